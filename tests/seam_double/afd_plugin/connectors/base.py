@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from afd_plugin.config import AFDConfig, connector_extra_config
 from afd_plugin.generation import TAKES_BUFFER_SIZE
@@ -16,7 +16,7 @@ class AFDConnectorBase:
     """Common attributes; subclasses list their extra keys and create their groups."""
 
     #: JSON key -> (attribute of ``extra_info``, default)
-    extra_keys: Mapping[str, tuple[str, Any]] = {}
+    extra_keys: ClassVar[Mapping[str, tuple[str, Any]]] = {}
 
     def __init__(
         self,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, ClassVar
 
 from afd_plugin.config import AFDConfig, parse_afd_config
 
@@ -21,7 +21,7 @@ def _role_rank(rank: int, vllm_config: Any) -> int:
 class AFDConnectorFactory:
     """Connector classes by name, loaded when first asked for."""
 
-    _registry: dict[str, tuple[str, str]] = {}
+    _registry: ClassVar[dict[str, tuple[str, str]]] = {}
 
     @classmethod
     def register_connector(

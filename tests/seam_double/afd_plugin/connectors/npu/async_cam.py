@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from afd_plugin.connectors.base import AFDConnectorBase
 from afd_plugin.distributed import afd_process_group, init_afd_process_group
@@ -15,7 +15,7 @@ from afd_plugin.generation import TAKES_BUFFER_SIZE
 class CAMAsyncAFDConnector(AFDConnectorBase):
     """Creates ``afd_async_cam``; world order is A0, A1, ..., F0, F1, ..."""
 
-    extra_keys = {
+    extra_keys: ClassVar[dict[str, tuple[str, Any]]] = {
         "dynamicQuant": ("dynamic_quant", 0),
         "attn_ranks_per_dp": ("attn_ranks_per_dp", 1),
         "async_moe_ubatching": ("async_moe_ubatching", False),

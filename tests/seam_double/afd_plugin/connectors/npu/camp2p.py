@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from afd_plugin.connectors.base import AFDConnectorBase
 from afd_plugin.distributed import afd_process_group, init_afd_process_group
@@ -15,7 +15,7 @@ from afd_plugin.generation import TAKES_BUFFER_SIZE
 class CAMP2pAFDConnector(AFDConnectorBase):
     """Creates ``afd``, ``afd1``, ..., ``afd_moe`` and ``p2p``; world order F0, ..., A0, ..."""
 
-    extra_keys = {
+    extra_keys: ClassVar[dict[str, tuple[str, Any]]] = {
         "core_num": ("core_num", 8),
         "attn_core_num": ("attn_core_num", None),
         "ffn_core_num": ("ffn_core_num", None),
