@@ -35,6 +35,8 @@ struct comm_config {
     uint32_t buffer_mb;
     uint32_t deterministic;
     char name[NAME_BYTES];
+    char udi[128];
+    uint32_t op_expansion_mode;
 };
 
 struct comm {
@@ -152,10 +154,10 @@ static void record(const char *call, const struct comm *comm, const struct comm_
             (int)getpid(), comm->nranks, comm->rank, result);
     put_string(m, "name", comm->name);
     if (cfg)
-        fprintf(m, ",\"buffer_size_mb\":%u,\"deterministic\":%u", cfg->buffer_mb,
-                cfg->deterministic);
+        fprintf(m, ",\"buffer_size_mb\":%u,\"op_expansion_mode\":%u", cfg->buffer_mb,
+                cfg->op_expansion_mode);
     else
-        fputs(",\"buffer_size_mb\":null,\"deterministic\":null", m);
+        fputs(",\"buffer_size_mb\":null,\"op_expansion_mode\":null", m);
     put_string(m, "HCCL_BUFFSIZE", getenv("HCCL_BUFFSIZE"));
     fputs("}\n", m);
     fclose(m);

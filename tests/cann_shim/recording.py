@@ -22,7 +22,7 @@ class CommunicatorCall:
     #: ``HcclCommConfig``'s buffer size; None for calls that carry no configuration.
     buffer_size_mb: int | None
     #: Another field of that structure, to see that settings other than the size arrive too.
-    deterministic: int | None
+    op_expansion_mode: int | None
     #: The environment variable as C code saw it at that moment.
     hccl_buffsize: str | None
 
