@@ -95,10 +95,12 @@ def environment_change_between_groups(first: str | None, second: str) -> dict[st
     return {}
 
 
-def name_without_a_communicator() -> dict[str, Any]:
+def name_before_and_after_the_communicator() -> dict[str, Any]:
     """``init_comm=False`` asks for the name only."""
-    group = _one_rank_group(None)
-    return {"name": _backend(group).get_hccl_comm_name(0, init_comm=False)}
+    backend = _backend(_one_rank_group(None))
+    before = backend.get_hccl_comm_name(0, init_comm=False)
+    backend.get_hccl_comm_name(0)
+    return {"before": before, "after": backend.get_hccl_comm_name(0, init_comm=False)}
 
 
 def device_memory() -> dict[str, Any]:

@@ -5,7 +5,8 @@
 Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``destroy_all`` process groups; ``setenv`` a ``name`` to ``value`` (null removes it);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
-any connector's initialisation.  ``"expect_error": true`` records the exception and goes on.
+any connector's initialisation; ``leave`` ends the ranks of a ``role`` without a word.
+``"expect_error": true`` records the exception and goes on.
 All ranks meet before each step.
 """
 
@@ -143,6 +144,10 @@ class Rank:
         else:
             os.environ[step["name"]] = step["value"]
         self.environ_before = dict(os.environ)
+
+    def step_leave(self, step: dict[str, Any]) -> None:
+        if self.role == step["role"]:
+            os._exit(3)
 
     def step_plain_group(self, step: dict[str, Any]) -> None:
         import torch
