@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""The pluggy manager behind one typed method per hook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pluggy
+
+from cam_hccl_plugin import builtin_hooks, hookspecs
+from cam_hccl_plugin.errors import CamHcclError, PlanError
+from cam_hccl_plugin.hookspecs import PROJECT_NAME
+from cam_hccl_plugin.model import (
+    BufferPlan,
+    ConnectorClaim,
+    ConnectorIdentity,
+    GroupRequest,
+    Role,
+    RoleNeed,
+    SizingInputs,
+    Topology,
+)
+
+_Answer = TypeVar("_Answer")
+
+
+class PluginHost:
+    """Built-in rules and installed extensions; extensions are asked first."""
+
+    def __init__(self, manager: pluggy.PluginManager) -> None:
+        self._manager = manager
+
+    def claim_connector(self, connector: ConnectorIdentity) -> ConnectorClaim | None:
+        """The claim on a connector, or ``None`` if it is not CAM-type."""
+        hook = self._manager.hook.cam_hccl_claim_connector
+        answer = _ask(hook.name, lambda: hook(connector=connector))
+        return _checked(hook.name, answer, ConnectorClaim)
+
+    def describe_groups(
+        self, claim: ConnectorClaim, topology: Topology
+    ) -> tuple[GroupRequest, ...] | None:
+        """The HCCL groups of both roles, or ``None`` if only the connector knows them."""
+        hook = self._manager.hook.cam_hccl_describe_groups
+        answer = _ask(hook.name, lambda: hook(claim=claim, topology=topology))
+        groups = _checked(hook.name, answer, tuple)
+        for group in groups or ():
+            _checked(hook.name, group, GroupRequest)
+        return groups
+
+    def role_need(self, claim: ConnectorClaim, role: Role, inputs: SizingInputs) -> RoleNeed:
+        """What ``role`` needs.
+
+        Raises:
+            PlanError: nobody knows the kind that the claim names, or an extension failed.
+        """
+        hook = self._manager.hook.cam_hccl_role_need
+        answer = _ask(hook.name, lambda: hook(claim=claim, role=role, inputs=inputs))
+        need = _checked(hook.name, answer, RoleNeed)
+        if need is None:
+            raise PlanError(
+                f"no extension gives the {role.value} need of connector kind {claim.kind!r}; the "
+                "package that claims the connector must implement cam_hccl_role_need"
+            )
+        return need
+
+    def plan_ready(self, plan: BufferPlan) -> None:
+        """Tell every extension of a finished plan."""
+        hook = self._manager.hook.cam_hccl_plan_ready
+        _ask(hook.name, lambda: hook(plan=plan))
+
+
+def build_host(*extensions: object, installed: bool = True) -> PluginHost:
+    """A host with the built-in rules, ``extensions``, and what is installed as entry points.
+
+    Raises:
+        PlanError: an installed extension cannot be loaded or does not fit the contract.
+    """
+    manager = pluggy.PluginManager(PROJECT_NAME)
+    manager.add_hookspecs(hookspecs)
+    manager.register(builtin_hooks, name="builtin")
+
+    def load() -> None:
+        if installed:
+            manager.load_setuptools_entrypoints(PROJECT_NAME)
+        for extension in extensions:
+            manager.register(extension)
+        manager.check_pending()
+
+    _ask(f"loading extensions of entry-point group {PROJECT_NAME!r}", load)
+    return PluginHost(manager)
+
+
+def _ask(what: str, call: Callable[[], _Answer]) -> _Answer:
+    """Run foreign code; whatever it raises becomes one error that names it.
+
+    The one place with a broad ``except``: an extension may raise anything, and the user
+    must learn that it was the extension.
+    """
+    try:
+        return call()
+    except CamHcclError:
+        raise
+    except Exception as error:
+        raise PlanError(
+            f"an extension failed in {what}: {type(error).__name__}: {error}; fix or uninstall "
+            "the package that provides it"
+        ) from error
+
+
+def _checked(what: str, answer: object, wanted: type[_Answer]) -> _Answer | None:
+    if answer is None or isinstance(answer, wanted):
+        return answer
+    raise PlanError(
+        f"an extension answered {what} with {type(answer).__name__}, wanted is {wanted.__name__} "
+        "or None; fix or uninstall the package that provides it"
+    )

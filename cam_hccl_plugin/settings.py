@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""The ``cam_hccl`` JSON flag, parsed once into frozen :class:`Settings`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from cam_hccl_plugin.errors import SettingsError
+from cam_hccl_plugin.memory import DEFAULT_GUARD_RATIO
+from cam_hccl_plugin.model import Role
+from cam_hccl_plugin.sizing import DEFAULT_HEADROOM, exact
+
+FLAG_KEY = "cam_hccl"
+"""Key of the flag in ``additional_config`` and in ``kv_connector_extra_config``."""
+
+PRIMARY_PLACE = f"additional_config.{FLAG_KEY}"
+KV_PLACE = f"kv_transfer_config.kv_connector_extra_config.{FLAG_KEY}"
+
+MAX_BUFFER_MIB = 2**32 - 2
+"""Largest size torch-npu can hand to HCCL: 32 bits, and CANN uses 2**32-1 for "not set"."""
+
+SIZINGS = ("auto", "published", "operator")
+SCOPES = ("role", "group")
+ON_MEMORY_SHORTAGE = ("warn", "error")
+MIN_HEADROOM, MAX_HEADROOM = Fraction(1), Fraction(10)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for; every default of the flag is written here and only here.
+
+    ``role_sizes_mib`` and ``group_sizes_mib`` are fixed sizes in MiB; a group with
+    ``None`` is left to the caller's options and ``HCCL_BUFFSIZE``.
+    """
+
+    sizing: str = "auto"
+    headroom: Fraction = DEFAULT_HEADROOM
+    role_sizes_mib: Mapping[Role, int] = field(default_factory=lambda: MappingProxyType({}))
+    group_sizes_mib: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+    npus_per_dp_group: int | None = None
+    dynamic_quant: bool | None = None
+    memory_guard_ratio: Fraction = DEFAULT_GUARD_RATIO
+    on_memory_shortage: str = "warn"
+    scope: str = "role"
+
+
+class _Rejected(Exception):
+    """One value is not allowed: what would be, and optionally which subkey is meant."""
+
+    def __init__(self, given: Any, allowed: str, subkey: str = "") -> None:
+        super().__init__(allowed)
+        self.given, self.allowed, self.subkey = given, allowed, subkey
+
+
+def parse_flag(additional: Any, kv_extra: Any) -> Settings | None:
+    """Settings from the flag's two places, or ``None`` if the plugin is off.
+
+    Args:
+        additional: ``additional_config``, or ``None``.
+        kv_extra: ``kv_connector_extra_config`` of the KV transfer config, or ``None``.
+
+    Raises:
+        SettingsError: the flag is in both places with different content, or anything in
+            it is wrong; the message lists every problem.
+    """
+    places = {
+        place: source[FLAG_KEY]
+        for place, source in ((PRIMARY_PLACE, additional), (KV_PLACE, kv_extra))
+        if isinstance(source, Mapping) and FLAG_KEY in source
+    }
+    if not places:
+        return None
+    if len(places) > 1 and _canonical(places[PRIMARY_PLACE]) != _canonical(places[KV_PLACE]):
+        raise SettingsError(
+            f"cam_hccl is given twice with different content: {PRIMARY_PLACE} is "
+            f"{_show(places[PRIMARY_PLACE])}, {KV_PLACE} is {_show(places[KV_PLACE])}; "
+            "keep one of them"
+        )
+    place, raw = next(iter(places.items()))
+    return parse_settings(raw, place)
+
+
+def parse_settings(raw: Any, place: str = PRIMARY_PLACE) -> Settings | None:
+    """Settings from the flag's value, or ``None`` if ``{"enabled": false}``.
+
+    Raises:
+        SettingsError: lists every problem with its dotted key, what was given and what
+            is allowed.
+    """
+    if not isinstance(raw, Mapping):
+        raise SettingsError(
+            f"{place}: given {_show(raw)}, allowed is an object, {{}} for all defaults; "
+            'remove the key or use {"enabled": false} to switch the plugin off'
+        )
+    enabled = raw.get("enabled", True)
+    if enabled is False:
+        return None
+    problems = []
+    if enabled is not True:
+        problems.append(f"{place}.enabled: given {_show(enabled)}, allowed is true or false")
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key == "enabled":
+            continue
+        if key not in _KEYS:
+            problems.append(f"{place}.{key}: unknown key{_suggestion(key)}")
+            continue
+        attribute, read = _KEYS[key]
+        try:
+            values[attribute] = read(value)
+        except _Rejected as no:
+            problems.append(
+                f"{place}.{key}{no.subkey}: given {_show(no.given)}, allowed is {no.allowed}"
+            )
+    if problems:
+        raise SettingsError(
+            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in the cam_hccl flag: "
+            + "; ".join(problems)
+        )
+    return Settings(**values)
+
+
+def _canonical(raw: Any) -> str:
+    return json.dumps(raw, sort_keys=True, default=repr)
+
+
+def _show(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _suggestion(key: object) -> str:
+    known = [*_KEYS, "enabled"]
+    close = difflib.get_close_matches(str(key), known, n=1)
+    hint = f", did you mean {close[0]}?" if close else ""
+    return f"{hint}; known keys are {', '.join(sorted(known))}"
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _choice(options: tuple[str, ...]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in options:
+            raise _Rejected(value, "one of " + ", ".join(f'"{o}"' for o in options))
+        return value
+
+    return read
+
+
+def _number(low: Fraction, high: Fraction | None) -> Callable[[Any], Fraction]:
+    allowed = (
+        f"a finite number, {low} or more" if high is None else f"a number from {low} to {high}"
+    )
+
+    def read(value: Any) -> Fraction:
+        is_number = _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+        if not is_number:
+            raise _Rejected(value, allowed)
+        number = exact(value)
+        if number < low or (high is not None and number > high):
+            raise _Rejected(value, allowed)
+        return number
+
+    return read
+
+
+def _positive_int(value: Any) -> int:
+    if not _is_int(value) or value < 1:
+        raise _Rejected(value, "an integer, 1 or more")
+    return int(value)
+
+
+def _size(value: Any, subkey: str = "", also: str = "") -> int:
+    if not _is_int(value) or not 1 <= value <= MAX_BUFFER_MIB:
+        raise _Rejected(value, f"an integer from 1 to {MAX_BUFFER_MIB} (MB){also}", subkey)
+    return int(value)
+
+
+def _role_sizes(value: Any) -> Mapping[Role, int]:
+    if not isinstance(value, Mapping):
+        size = _size(value, also=' or {"attention": N, "ffn": M}')
+        return MappingProxyType(dict.fromkeys(Role, size))
+    sizes = {}
+    for key, size in value.items():
+        if key not in [role.value for role in Role]:
+            raise _Rejected(key, 'the keys "attention" and "ffn"')
+        sizes[Role(key)] = _size(size, f".{key}")
+    return MappingProxyType(sizes)
+
+
+def _group_sizes(value: Any) -> Mapping[str, int | None]:
+    if not isinstance(value, Mapping):
+        raise _Rejected(value, 'an object of group names, e.g. {"afd_moe": 300}')
+    return MappingProxyType(
+        {
+            str(name): None if size is None else _size(size, f".{name}", " or null")
+            for name, size in value.items()
+        }
+    )
+
+
+def _dynamic_quant(value: Any) -> bool:
+    if not isinstance(value, int) or value not in (0, 1):
+        raise _Rejected(value, "0, 1, false or true")
+    return bool(value)
+
+
+_KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "sizing": ("sizing", _choice(SIZINGS)),
+        "headroom": ("headroom", _number(MIN_HEADROOM, MAX_HEADROOM)),
+        "buffer_size_mb": ("role_sizes_mib", _role_sizes),
+        "group_buffer_size_mb": ("group_sizes_mib", _group_sizes),
+        "num_npus_per_dp_group": ("npus_per_dp_group", _positive_int),
+        "dynamic_quant": ("dynamic_quant", _dynamic_quant),
+        "memory_guard_ratio": ("memory_guard_ratio", _number(Fraction(0), None)),
+        "on_memory_shortage": ("on_memory_shortage", _choice(ON_MEMORY_SHORTAGE)),
+        "scope": ("scope", _choice(SCOPES)),
+    }
+)
+
+assert {attribute for attribute, _ in _KEYS.values()} == {f.name for f in fields(Settings)}
