@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Wires the plugin up, once per process."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import wrapt
+
+from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.log import LOGGER
+from cam_hccl_plugin.patches.upstream import ENGINE_ARGS_MODULE, FACTORY_MODULE
+
+
+class Installation:
+    """Everything that the plugin changed in this process, and the way back."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._patches: dict[str, Any] = {}
+        self._seam_problem: SeamError | None = None
+
+    def arm(self) -> None:
+        """React to upstream's modules once they are imported; imports none of them."""
+        self._armed = True
+        wrapt.register_post_import_hook(self._on_factory, FACTORY_MODULE)
+        wrapt.register_post_import_hook(self._on_engine_args, ENGINE_ARGS_MODULE)
+
+    def disarm(self) -> None:
+        """Take every patch out again, and ignore imports to come."""
+        self._armed = False
+        for patch in self._patches.values():
+            patch.uninstall()
+
+    def seam_problem(self) -> SeamError | None:
+        """What is wrong with upstream's factory; imports it. Asked only with the flag set."""
+        try:
+            importlib.import_module(FACTORY_MODULE)
+        except ImportError as error:
+            return SeamError(f"cam_hccl hooks {FACTORY_MODULE}, which cannot be imported: {error}")
+        return self._seam_problem
+
+    def _on_factory(self, module: Any) -> None:
+        """Patch the factory. Never raises: the flag may be absent, and then nothing changes."""
+        if not self._armed:
+            return
+        from cam_hccl_plugin.patches.connector_factory import FactoryPatch
+
+        try:
+            self._patch(FACTORY_MODULE, FactoryPatch).install(module)
+        except SeamError as error:
+            self._seam_problem = error  # raised by the launch check where the flag is set
+            LOGGER.debug("cam_hccl: %s", error)
+
+    def _on_engine_args(self, module: Any) -> None:
+        if not self._armed:
+            return
+        from cam_hccl_plugin.patches.engine_config import EngineConfigPatch
+
+        make = lambda: EngineConfigPatch(self.seam_problem)  # noqa: E731 - one use, two lines
+        self._patch(ENGINE_ARGS_MODULE, make).install(module)
+
+    def _patch(self, key: str, make: Any) -> Any:
+        if key not in self._patches:
+            self._patches[key] = make()
+        return self._patches[key]
+
+
+PROCESS = Installation()
+"""The installation of this process; tests make their own."""
+
+
+def arm() -> None:
+    """Arm the installation of this process; any number of calls is one."""
+    PROCESS.arm()
+
+
+def uninstall() -> None:
+    """Take the plugin out of this process again."""
+    PROCESS.disarm()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""The torch-npu side: options made from a plan entry, the read-back, and device memory.
+
+torch and torch_npu are imported inside the functions: importing torch_npu needs the CANN
+libraries, and only a worker that is about to create a group has reason to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cam_hccl_plugin.errors import InjectionError
+
+BUFFER_KEY = "hccl_buffer_size"
+"""Key of the buffer size, in MB, in ``ProcessGroupHCCL.Options().hccl_config``."""
+
+
+def is_hccl(backend: Any) -> bool:
+    """Whether a torch-distributed backend string creates an HCCL group for some device."""
+    parts = str(backend).lower().split(",")
+    return any(part.rpartition(":")[2].strip() == "hccl" for part in parts)
+
+
+def _options_class() -> Any:
+    try:
+        import torch_npu
+
+        return torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options
+    except (ImportError, AttributeError, OSError) as error:
+        raise InjectionError(
+            "cam_hccl cannot size HCCL groups: torch_npu has no usable ProcessGroupHCCL.Options "
+            f"({type(error).__name__}: {error}); install the torch-npu and CANN that fit this "
+            "torch, or switch the plugin off"
+        ) from error
+
+
+def check_options(group_name: str, options: Any) -> None:
+    """Refuse options that torch-npu would ignore without a word.
+
+    Raises:
+        InjectionError: ``options`` is neither ``None`` nor ``ProcessGroupHCCL.Options``.
+    """
+    if options is not None and not isinstance(options, _options_class()):
+        kind = type(options)
+        raise InjectionError(
+            f"group {group_name} is created with pg_options of type {kind.__module__}."
+            f"{kind.__qualname__}; an HCCL group takes ProcessGroupHCCL.Options only and ignores "
+            "any other type silently; correct the connector or switch the plugin off"
+        )
+
+
+def explicit_size(options: Any) -> Any:
+    """The size in the caller's own options, ``None`` if they carry none."""
+    return None if options is None else dict(options.hccl_config).get(BUFFER_KEY)
+
+
+def sized_options(size_mib: int, options: Any) -> Any:
+    """Fresh options with ``size_mib`` and everything that the caller's options carry.
+
+    The caller's object is not touched: a group keeps a copy of its options, and torch-npu
+    writes into the object that it is handed.
+    """
+    fresh = _options_class()()
+    config: dict[str, Any] = {}
+    if options is not None:
+        _copy_public_attributes(options, fresh)
+        config = dict(options.hccl_config)
+    config[BUFFER_KEY] = size_mib
+    fresh.hccl_config = config
+    return fresh
+
+
+def _copy_public_attributes(source: Any, target: Any) -> None:
+    for name in dir(source):
+        if name.startswith("_") or name == "hccl_config":
+            continue
+        value = getattr(source, name)
+        if callable(value):
+            continue
+        try:
+            setattr(target, name, value)
+        except AttributeError:
+            continue  # read-only, e.g. the backend's name: the fresh object has its own
+
+
+def read_back(group: Any) -> Any:
+    """The size that torch-npu holds for a created group, ``None`` if it holds none.
+
+    Raises:
+        InjectionError: the group has no HCCL backend to ask.
+    """
+    import torch
+
+    try:
+        config = group._get_backend(torch.device("npu")).options.hccl_config
+    except (AttributeError, RuntimeError, TypeError) as error:
+        raise InjectionError(
+            f"cannot read back the options of an HCCL group ({type(error).__name__}: {error}); "
+            "this torch-npu is not supported"
+        ) from error
+    return dict(config).get(BUFFER_KEY)
+
+
+def close_group(group: Any) -> None:
+    """Destroy a group that must not be used, so that its name is free again."""
+    import torch
+
+    torch.distributed.destroy_process_group(group)
+
+
+def device_total_bytes() -> int:
+    """Total memory of this worker's device, in bytes.
+
+    Source: ``torch.npu.mem_get_info()[1]``; vLLM's platform call is not used, because
+    asking it early initialises torch-npu twice.
+
+    Raises:
+        InjectionError: it cannot be read, with the reason.
+    """
+    try:
+        import torch
+        import torch_npu  # noqa: F401 - provides torch.npu
+
+        total = int(torch.npu.mem_get_info()[1])
+    except (ImportError, AttributeError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise InjectionError(f"{type(error).__name__}: {error}") from error
+    if total <= 0:
+        raise InjectionError(f"torch.npu.mem_get_info() reports a total of {total} bytes")
+    return total

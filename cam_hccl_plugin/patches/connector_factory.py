@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Patch of ``AFDConnectorFactory.create_connector``.
+
+Upstream: the classmethod through which every model runner gets its connector.
+Versions: both generations of afd-plugin.
+Why: the connector, its role and the VllmConfig are known here, and no rank waits yet.
+Change: for a CAM-type connector and with the flag, plans the buffers and lets the
+    connector's ``init_afd_connector`` run with them.
+Bindings: the class attribute; callers look it up there.
+Unaffected: every connector while the flag is absent; arguments, result and exceptions.
+Delete when: upstream sizes its groups by role itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import wrapt
+
+from cam_hccl_plugin import hccl_options, plugin_host, startup
+from cam_hccl_plugin.patches import process_group
+from cam_hccl_plugin.patches.upstream import (
+    CREATE_CONNECTOR,
+    FACTORY_CLASS,
+    INIT_CONNECTOR,
+    moved,
+    upstream_label,
+)
+from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+
+
+class CreateConnectorPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
+    """Our wrapper, recognisable by type."""
+
+
+class FactoryPatch:
+    """The installed patch; also keeps what it patched later, connector by connector."""
+
+    def __init__(self, host: Callable[[], plugin_host.PluginHost] = plugin_host.build_host) -> None:
+        self._host = host
+        self._factory: type | None = None
+        self._bindings: list[Any] = []
+        self._on = False
+
+    def install(self, factory_module: Any) -> None:
+        """Wrap ``create_connector``; a second install is none.
+
+        Raises:
+            SeamError: the class or the method is not there.
+        """
+        factory = getattr(factory_module, FACTORY_CLASS, None)
+        current = vars(factory).get(CREATE_CONNECTOR) if isinstance(factory, type) else None
+        if factory is None or current is None:
+            wanted = f"{FACTORY_CLASS}.{CREATE_CONNECTOR} in {factory_module.__name__}"
+            raise moved(wanted, "none")
+        self._on = True
+        if is_wrapped_by(current, CreateConnectorPatch):
+            return
+        self._factory = factory
+        setattr(factory, CREATE_CONNECTOR, CreateConnectorPatch(current, self._create))
+
+    def uninstall(self) -> None:
+        """Restore the identical objects; a wrapper on top of ours stays and ours goes quiet."""
+        self._on = False
+        process_group.uninstall(self._bindings)
+        self._bindings = []
+        if self._factory is not None:
+            unwrap(self._factory, CREATE_CONNECTOR, CreateConnectorPatch)
+
+    def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        connector = wrapped(*args, **kwargs)
+        if not self._on:
+            return connector
+        vllm_config = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
+        start = startup.prepare(
+            connector,
+            getattr(connector, "vllm_config", vllm_config),
+            host=self._host,
+            stack=hccl_options,
+            upstream=upstream_label(),
+        )
+        if start is not None:
+            self._wrap_init(connector, start)
+        return connector
+
+    def _wrap_init(self, connector: Any, start: startup.ConnectorStart) -> None:
+        init = getattr(connector, INIT_CONNECTOR, None)
+        if not callable(init):
+            raise moved(f"a method {INIT_CONNECTOR} of {type(connector).__name__}", "none")
+        self._bindings += process_group.install(type(connector))
+
+        def init_afd_connector(*args: Any, **kwargs: Any) -> Any:
+            if not self._on or getattr(connector, "is_initialized", False):
+                return init(*args, **kwargs)
+            return start.initialise(lambda: init(*args, **kwargs), process_group.activated)
+
+        setattr(connector, INIT_CONNECTOR, init_afd_connector)

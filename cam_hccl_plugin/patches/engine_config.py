@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Patch of vLLM's ``EngineArgs.create_engine_config``.
+
+Upstream: the method that turns the parsed command line into a VllmConfig.
+Versions: vLLM 0.26 to 0.33.
+Why: the only place, before workers start, that knows the flag; a flag that no connector
+    will ever see (no AFD configuration reached vLLM) can be noticed nowhere else.
+Change: the finished VllmConfig is looked at, never changed; a wrong flag is refused.
+Bindings: the class attribute.
+Unaffected: everything while the flag is absent; arguments, result and exceptions.
+Delete when: vLLM offers plugins a look at the finished configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import wrapt
+
+from cam_hccl_plugin import startup
+from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.patches.upstream import afd_loaded
+from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+
+ENGINE_ARGS_CLASS = "EngineArgs"
+CREATE_CONFIG = "create_engine_config"
+
+
+class CreateConfigPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
+    """Our wrapper, recognisable by type."""
+
+
+class EngineConfigPatch:
+    """The installed patch."""
+
+    def __init__(self, seam_problem: Callable[[], SeamError | None]) -> None:
+        self._seam_problem = seam_problem
+        self._owner: type | None = None
+        self._on = False
+
+    def install(self, module: Any) -> None:
+        """Wrap the method; a second install is none.
+
+        A vLLM without the method is left alone: the workers check the flag in any case.
+        """
+        owner = getattr(module, ENGINE_ARGS_CLASS, None)
+        current = vars(owner).get(CREATE_CONFIG) if isinstance(owner, type) else None
+        self._on = True
+        if owner is None or current is None or is_wrapped_by(current, CreateConfigPatch):
+            return
+        self._owner = owner
+        setattr(owner, CREATE_CONFIG, CreateConfigPatch(current, self._create))
+
+    def uninstall(self) -> None:
+        """Restore the identical method; a wrapper on top of ours stays and ours goes quiet."""
+        self._on = False
+        if self._owner is not None:
+            unwrap(self._owner, CREATE_CONFIG, CreateConfigPatch)
+
+    def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        vllm_config = wrapped(*args, **kwargs)
+        if self._on and startup.check_launch(vllm_config, afd_loaded()):
+            problem = self._seam_problem()
+            if problem is not None:
+                raise problem
+        return vllm_config

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""The only reader of VllmConfig, of a connector's attributes and of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from cam_hccl_plugin.errors import PlanError
+from cam_hccl_plugin.model import (
+    HCCL_DEFAULT_MIB,
+    ConnectorIdentity,
+    ModelShape,
+    Role,
+    SizingInputs,
+    Topology,
+)
+from cam_hccl_plugin.model_config import FIELD_NAMES, candidates, is_positive_int, read_shape
+from cam_hccl_plugin.settings import Settings, parse_flag
+from cam_hccl_plugin.sizing import exact
+
+HCCL_BUFFSIZE = "HCCL_BUFFSIZE"
+"""Process-wide buffer size of HCCL, in MB. Read here, never written, never unset."""
+
+_CONNECTOR_NAMES = {
+    "hidden_size": ("hidden_size",),
+    "topk": ("topk", "num_experts_per_tok"),
+    "routed_experts": ("num_routed_experts",),
+}
+
+
+@dataclass(frozen=True)
+class EnvironmentBuffer:
+    """``HCCL_BUFFSIZE`` as HCCL will read it.
+
+    ``effective_mib`` is what a group without a size gets; ``problem`` is a sentence if
+    HCCL will refuse the value or read another one than is written.
+    """
+
+    raw: str | None
+    effective_mib: int
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return "unset" if self.raw is None else self.raw
+
+
+def environment_buffer() -> EnvironmentBuffer:
+    """Read ``HCCL_BUFFSIZE`` the way torch-npu does: strtol, then 32 bits."""
+    raw = os.environ.get(HCCL_BUFFSIZE)
+    return read_buffsize(raw)
+
+
+def read_buffsize(raw: str | None) -> EnvironmentBuffer:
+    """What HCCL makes of the text ``raw``; ``None`` means unset, 200 MB."""
+    if raw is None:
+        return EnvironmentBuffer(None, HCCL_DEFAULT_MIB)
+    match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]+)", raw)
+    value = int(match.group(1)) if match else 0
+    effective = min(value, 2**63 - 1) % 2**32
+    if value <= 0 or effective == 0:
+        return EnvironmentBuffer(
+            raw,
+            HCCL_DEFAULT_MIB,
+            f"{HCCL_BUFFSIZE}={raw!r} is not a positive integer: HCCL will fail on its first "
+            "communicator, whatever sizes the groups have; correct it or unset it",
+        )
+    if str(effective) != raw.strip():
+        problem = f"{HCCL_BUFFSIZE}={raw!r} is read by HCCL as {effective} MB; write that"
+        return EnvironmentBuffer(raw, effective, problem)
+    return EnvironmentBuffer(raw, effective)
+
+
+def read_flag(vllm_config: Any) -> Settings | None:
+    """The settings of this vLLM process, ``None`` if the plugin is off.
+
+    Raises:
+        SettingsError: the flag is wrong.
+    """
+    kv_transfer = getattr(vllm_config, "kv_transfer_config", None)
+    return parse_flag(
+        getattr(vllm_config, "additional_config", None),
+        getattr(kv_transfer, "kv_connector_extra_config", None),
+    )
+
+
+def afd_section(vllm_config: Any) -> Mapping[str, Any] | None:
+    """``additional_config["afd"]``, ``None`` if no AFD configuration reached vLLM."""
+    additional = getattr(vllm_config, "additional_config", None)
+    section = additional.get("afd") if isinstance(additional, Mapping) else None
+    return section if isinstance(section, Mapping) else None
+
+
+def _extra_config(vllm_config: Any) -> Mapping[str, Any]:
+    extra = (afd_section(vllm_config) or {}).get("connector_extra_config")
+    return extra if isinstance(extra, Mapping) else {}
+
+
+def read_identity(connector: Any, vllm_config: Any) -> ConnectorIdentity:
+    """Class names and extra configuration of a connector."""
+    names = tuple(cls.__name__ for cls in type(connector).__mro__ if cls is not object)
+    return ConnectorIdentity(names[0], names, MappingProxyType(dict(_extra_config(vllm_config))))
+
+
+def read_role(connector: Any) -> Role:
+    """The AFD role of this process.
+
+    Raises:
+        PlanError: it is neither "attention" nor "ffn".
+    """
+    given = getattr(getattr(connector, "afd_config", None), "role", None)
+    try:
+        return Role(getattr(given, "value", given))
+    except ValueError:
+        raise PlanError(
+            f'role is {given!r}, allowed are "attention" and "ffn" (looked in '
+            "connector.afd_config.role); set additional_config.afd.role"
+        ) from None
+
+
+def read_topology(connector: Any, vllm_config: Any, role: Role, settings: Settings) -> Topology:
+    """Rank counts of the deployment.
+
+    Raises:
+        PlanError: a count is missing or not a positive integer.
+    """
+    afd_config = getattr(connector, "afd_config", None)
+    parallel = getattr(vllm_config, "parallel_config", None)
+    counts = {}
+    for field in ("num_attention_ranks", "num_ffn_ranks"):
+        counts[field] = _positive(
+            getattr(afd_config, field, None), field, "connector.afd_config", f"afd.{field}"
+        )
+    per_dp = _connector_option(connector, vllm_config, "attn_ranks_per_dp", "attn_ranks_per_dp")
+    if per_dp is not None:
+        remedy = "afd.connector_extra_config.attn_ranks_per_dp"
+        per_dp = _positive(per_dp, "attn_ranks_per_dp", "connector.extra_info", remedy)
+    tp_pcp = None
+    if role is Role.ATTENTION:
+        tp_pcp = 1
+        for field in ("tensor_parallel_size", "prefill_context_parallel_size"):
+            value = getattr(parallel, field, None)
+            if value is not None:
+                tp_pcp *= _positive(
+                    value, field, "parallel_config", "cam_hccl.num_npus_per_dp_group"
+                )
+    ubatches: Any = getattr(parallel, "num_ubatches", None)
+    return Topology(
+        attention_ranks=counts["num_attention_ranks"],
+        ffn_ranks=counts["num_ffn_ranks"],
+        num_ubatches=ubatches if is_positive_int(ubatches) else 1,
+        attn_ranks_per_dp=per_dp,
+        tp_pcp_ranks=tp_pcp,
+        npus_per_dp_group=settings.npus_per_dp_group,
+    )
+
+
+def _positive(value: Any, field: str, where: str, override: str) -> int:
+    if not is_positive_int(value):
+        state = "missing" if value is None else f"{value!r}"
+        raise PlanError(
+            f"{field} is {state}, allowed is a positive integer (looked in {where}); set it with "
+            f"{override} in additional_config"
+        )
+    return int(value)
+
+
+def _connector_option(connector: Any, vllm_config: Any, attribute: str, key: str) -> Any:
+    """An option as the connector parsed it, else as it stands in the AFD configuration."""
+    parsed = getattr(getattr(connector, "extra_info", None), attribute, None)
+    return _extra_config(vllm_config).get(key) if parsed is None else parsed
+
+
+def read_inputs(
+    connector: Any, vllm_config: Any, topology: Topology, settings: Settings
+) -> tuple[SizingInputs | None, str]:
+    """The inputs of this role's size, or ``None`` and what is missing, as one sentence.
+
+    Raises:
+        PlanError: the connector and the model configuration disagree, or the
+            quantization mode is not 0 or 1.
+    """
+    quant = _read_dynamic_quant(connector, vllm_config, settings)
+    shape, missing = _read_model(connector, vllm_config)
+    scheduler = getattr(vllm_config, "scheduler_config", None)
+    tokens: Any = getattr(scheduler, "max_num_batched_tokens", None)
+    problems = [missing] if missing else []
+    if not is_positive_int(tokens):
+        problems.append(
+            f"max_num_batched_tokens is {tokens!r}, allowed is a positive integer (looked in "
+            "scheduler_config); set --max-num-batched-tokens, or cam_hccl.buffer_size_mb"
+        )
+    if shape is None or problems:
+        return None, "; ".join(problems)
+    return SizingInputs(shape, topology, int(tokens), quant), ""
+
+
+def _read_dynamic_quant(connector: Any, vllm_config: Any, settings: Settings) -> bool:
+    if settings.dynamic_quant is not None:
+        return settings.dynamic_quant
+    value = _connector_option(connector, vllm_config, "dynamic_quant", "dynamicQuant")
+    if value is None:
+        return False
+    if not isinstance(value, int) or value not in (0, 1):
+        raise PlanError(
+            f"dynamicQuant is {value!r}, allowed is 0 or 1 (looked in connector.extra_info and "
+            "afd.connector_extra_config); set it there or with cam_hccl.dynamic_quant"
+        )
+    return bool(value)
+
+
+def _read_model(connector: Any, vllm_config: Any) -> tuple[ModelShape | None, str]:
+    """The model's shape; the connector, which feeds the operators, is the better witness."""
+    model_config = getattr(vllm_config, "model_config", None)
+    text = getattr(model_config, "hf_text_config", None)
+    configs = candidates(text, getattr(model_config, "hf_config", None))
+    witness = {}
+    for field, names in _CONNECTOR_NAMES.items():
+        value = next((v for n in names if (v := getattr(connector, n, None)) is not None), None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            witness[FIELD_NAMES[field][0]] = value
+    where = "connector, hf_text_config, hf_config"
+    remedy = "or fix every size with cam_hccl.buffer_size_mb"
+    shape, missing = read_shape([witness, *configs], where, remedy)
+    stated, _ = read_shape(configs, where, remedy)
+    if shape is not None and stated is not None and shape != stated:
+        raise PlanError(
+            f"the connector and the model configuration disagree: {type(connector).__name__} has "
+            f"{shape}, hf_text_config has {stated}; correct the model's config.json"
+        )
+    return shape, missing
+
+
+def read_caller_mib(connector: Any, vllm_config: Any) -> int | None:
+    """The user's explicit ``hccl_buffer_size`` (newer afd-plugin), in MiB, ``None`` if unset."""
+    value = _connector_option(connector, vllm_config, "hccl_buffer_size", "hccl_buffer_size")
+    return int(value) if is_positive_int(value) else None
+
+
+def read_utilization(vllm_config: Any) -> Fraction | None:
+    """``gpu_memory_utilization`` as an exact decimal, ``None`` if it is not a number."""
+    value = getattr(getattr(vllm_config, "cache_config", None), "gpu_memory_utilization", None)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return exact(value)
