@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Plans both roles of one deployment, with the same rules as a worker."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from cam_hccl_plugin.errors import PlanError
+from cam_hccl_plugin.memory import GuardReport, cannot_fit, check_guard
+from cam_hccl_plugin.model import (
+    AREAS_PER_COMMUNICATOR,
+    BufferPlan,
+    ConnectorClaim,
+    ConnectorIdentity,
+    MiB,
+    PlannedGroup,
+    Role,
+    RoleNeed,
+    SizingInputs,
+    Topology,
+)
+from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
+from cam_hccl_plugin.plugin_host import PluginHost, build_host
+from cam_hccl_plugin.settings import Settings
+from cam_hccl_plugin.sizing import buffer_mib
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """One role: its plan, its inputs, and what the memory guard says."""
+
+    plan: BufferPlan
+    inputs: SizingInputs
+    published_mib: int
+    guard: GuardReport | None
+    saved_mib: int | None
+    warnings: tuple[str, ...]
+
+    @property
+    def need(self) -> RoleNeed:
+        """The role's need; always known here."""
+        if self.plan.need is None:
+            raise PlanError(f"the {self.plan.role.value} need is unknown")
+        return self.plan.need
+
+    @property
+    def groups(self) -> tuple[PlannedGroup, ...]:
+        """The groups, or the one entry that stands for any group."""
+        return self.plan.groups or (self.plan.fallback,)
+
+
+@dataclass(frozen=True)
+class DeploymentPlan:
+    """Both roles of a deployment."""
+
+    connector: str
+    kind: str
+    settings: Settings
+    roles: dict[Role, RolePlan]
+    hccl_buffsize_mib: int | None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Every warning once, with the role in front."""
+        return [f"{role.value}: {w}" for role, plan in self.roles.items() for w in plan.warnings]
+
+
+def plan_deployment(arguments: argparse.Namespace) -> DeploymentPlan:
+    """Plan both roles from parsed arguments.
+
+    Raises:
+        PlanError: the connector is not CAM-type, or a size cannot be decided.
+    """
+    settings = Settings(
+        sizing=arguments.sizing,
+        headroom=arguments.headroom,
+        scope=arguments.scope,
+        memory_guard_ratio=arguments.memory_guard_ratio,
+    )
+    host = build_host()
+    identity = ConnectorIdentity(arguments.connector, (arguments.connector,))
+    claim = host.claim_connector(identity)
+    if claim is None:
+        raise PlanError(
+            f"--connector {arguments.connector} is not CAM-type: allowed are CAMAsyncAFDConnector, "
+            "CAMP2pAFDConnector, any class whose name starts with CAM, and what an installed "
+            "extension claims"
+        )
+    topology = Topology(
+        attention_ranks=arguments.attention_ranks,
+        ffn_ranks=arguments.ffn_ranks,
+        num_ubatches=arguments.num_ubatches,
+        attn_ranks_per_dp=arguments.attn_ranks_per_dp or arguments.npus_per_dp_group,
+        npus_per_dp_group=arguments.npus_per_dp_group,
+    )
+    tokens = {
+        Role.ATTENTION: arguments.max_num_batched_tokens,
+        Role.FFN: arguments.ffn_max_num_batched_tokens or arguments.max_num_batched_tokens,
+    }
+    if claim.tokens_shared and len(set(tokens.values())) > 1:
+        raise PlanError(
+            f"--ffn-max-num-batched-tokens {tokens[Role.FFN]}: {arguments.connector} needs the "
+            f"same max_num_batched_tokens on both roles, Attention has {tokens[Role.ATTENTION]}; "
+            "leave the option out"
+        )
+    quant = arguments.dynamic_quant
+    shape = arguments.model_shape
+    inputs = {role: SizingInputs(shape, topology, tokens[role], quant) for role in Role}
+    requests = _requests(host, arguments.connector, claim, topology, settings, inputs)
+    roles = {}
+    for role in Role:
+        plan = plan_buffers(requests[role])
+        host.plan_ready(plan)
+        roles[role] = _role_plan(plan, inputs[role], settings, arguments)
+    buffsize = arguments.hccl_buffsize
+    return DeploymentPlan(arguments.connector, claim.kind, settings, roles, buffsize)
+
+
+def _requests(
+    host: PluginHost,
+    connector: str,
+    claim: ConnectorClaim,
+    topology: Topology,
+    settings: Settings,
+    inputs: dict[Role, SizingInputs],
+) -> dict[Role, PlanRequest]:
+    needs = {role: host.role_need(claim, role, inputs[role]) for role in Role}
+    listed = host.describe_groups(claim, topology)
+    return {
+        role: PlanRequest(
+            connector=connector,
+            claim=claim,
+            listed=listed,
+            role=role,
+            settings=settings,
+            needs=needs,
+        )
+        for role in Role
+    }
+
+
+def _role_plan(
+    plan: BufferPlan, inputs: SizingInputs, settings: Settings, arguments: argparse.Namespace
+) -> RolePlan:
+    buffers = [group.effective_mib for group in plan.groups or (plan.fallback,)]
+    warnings = list(plan.warnings)
+    disagreement = npus_disagreement(plan.role, inputs.topology)
+    if disagreement:
+        warnings.append(disagreement)
+    guard = None
+    if arguments.device_memory_gib is not None:
+        total = int(arguments.device_memory_gib * 1024 * MiB)
+        too_large = cannot_fit(total, buffers)
+        if too_large:
+            raise PlanError(f"{plan.role.value}: {too_large}")
+        utilization = arguments.gpu_memory_utilization
+        guard = check_guard(total, utilization, settings.memory_guard_ratio, buffers)
+        if guard.short:
+            warnings.append(str(guard))
+    saved = None
+    if arguments.hccl_buffsize is not None:
+        before = AREAS_PER_COMMUNICATOR * arguments.hccl_buffsize * len(buffers)
+        saved = before - plan.device_memory_mib
+    if plan.need is None:
+        raise PlanError(f"the {plan.role.value} need is unknown")
+    published = buffer_mib(plan.need.published_bytes, settings.headroom)
+    return RolePlan(plan, inputs, published, guard, saved, tuple(warnings))
