@@ -31,10 +31,15 @@ class OptionsAdapter(Protocol):
 
 @dataclass(frozen=True)
 class CreatedGroup:
-    """One HCCL group that went through: what it was given and what torch-npu holds."""
+    """One HCCL group that went through, and the size that torch-npu holds for it.
+
+    ``held_mib`` is ``None`` for a group that was left alone; ``rank`` is this process's
+    rank in the group.
+    """
 
     planned: PlannedGroup
     held_mib: Any
+    rank: int = 0
 
     @property
     def effective_mib(self) -> int:
@@ -43,13 +48,25 @@ class CreatedGroup:
 
 
 class Injection:
-    """Sizes the groups of one connector while it initialises."""
+    """Sizes the groups of one connector while it initialises.
+
+    ``adjust`` may raise a planned size at the last moment, ``on_created`` looks at each
+    group that went through; what they raise stops the start.
+    """
 
     def __init__(
-        self, plan: BufferPlan, settings: Settings, options: OptionsAdapter, upstream: str
+        self,
+        plan: BufferPlan,
+        settings: Settings,
+        options: OptionsAdapter,
+        upstream: str,
+        adjust: Callable[[PlannedGroup], PlannedGroup] = lambda planned: planned,
+        on_created: Callable[[Any, CreatedGroup], None] = lambda group, created: None,
     ) -> None:
         self.plan = plan
         self.upstream = upstream
+        self._adjust = adjust
+        self._on_created = on_created
         self.created: list[CreatedGroup] = []
         self._settings = settings
         self._options = options
@@ -72,23 +89,24 @@ class Injection:
         name, given = kwargs["group_name"], kwargs.get("pg_options")
         planned = self._planned(name)
         if planned.source is SizeSource.LEFT_ALONE:
-            group = create(*args, **kwargs)
-            self.created.append(CreatedGroup(planned, None))
-            return group
+            created = CreatedGroup(planned, None, kwargs["rank"])
+            return self._recorded(create(*args, **kwargs), created)
         self._options.check_options(name, given)
         explicit = self._options.explicit_size(given)
         if explicit is not None:
             planned = replace(planned, source=SizeSource.CALLER)
             group = create(*args, **kwargs)
-            return self._verified(group, planned, explicit)
+            return self._verified(group, CreatedGroup(planned, explicit, kwargs["rank"]))
         if planned.size_mib is None:
             raise PlanError(
                 f"{self.plan.connector} creates group {name}, its size cannot be derived and no "
                 "fixed size covers it; set cam_hccl.buffer_size_mb or group_buffer_size_mb"
             )
-        options = self._options.sized_options(planned.size_mib, given)
+        planned = self._adjust(planned)
+        size_mib = planned.effective_mib
+        options = self._options.sized_options(size_mib, given)
         group = create(*args, **{**kwargs, "pg_options": options})
-        return self._verified(group, planned, planned.size_mib)
+        return self._verified(group, CreatedGroup(planned, size_mib, kwargs["rank"]))
 
     def finish(self) -> None:
         """After-the-fact checks, once the connector has initialised.
@@ -119,17 +137,26 @@ class Injection:
                 return group
         return plan_unlisted(self.plan, self._settings, name)
 
-    def _verified(self, group: Any, planned: PlannedGroup, wanted: Any) -> Any:
+    def _verified(self, group: Any, created: CreatedGroup) -> Any:
         """Read the size back; a group that holds another one is closed before the error."""
         try:
             held = self._options.read_back(group)
-            if held != wanted:
+            if held != created.held_mib:
                 raise InjectionError(
-                    f"group {planned.name} was created with {wanted} MB and torch-npu holds "
-                    f"{held!r}; the size did not arrive, this stack is not supported"
+                    f"group {created.planned.name} was created with {created.held_mib} MB and "
+                    f"torch-npu holds {held!r}: the size did not arrive, this stack is not "
+                    "supported"
                 )
         except CamHcclError:
             self._options.close_group(group)
             raise
-        self.created.append(CreatedGroup(planned, held))
+        return self._recorded(group, created)
+
+    def _recorded(self, group: Any, created: CreatedGroup) -> Any:
+        try:
+            self._on_created(group, created)
+        except CamHcclError:
+            self._options.close_group(group)
+            raise
+        self.created.append(created)
         return group

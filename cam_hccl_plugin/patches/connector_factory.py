@@ -19,7 +19,8 @@ from typing import Any
 
 import wrapt
 
-from cam_hccl_plugin import hccl_options, plugin_host, startup
+from cam_hccl_plugin import plugin_host, startup
+from cam_hccl_plugin.connector_start import ConnectorStart
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
     CREATE_CONNECTOR,
@@ -43,6 +44,7 @@ class FactoryPatch:
         self._factory: type | None = None
         self._bindings: list[Any] = []
         self._on = False
+        self._starts = 0
 
     def install(self, factory_module: Any) -> None:
         """Wrap ``create_connector``; a second install is none.
@@ -78,14 +80,15 @@ class FactoryPatch:
             connector,
             getattr(connector, "vllm_config", vllm_config),
             host=self._host,
-            stack=hccl_options,
             upstream=upstream_label(),
+            start_number=self._starts,
         )
         if start is not None:
+            self._starts += 1
             self._wrap_init(connector, start)
         return connector
 
-    def _wrap_init(self, connector: Any, start: startup.ConnectorStart) -> None:
+    def _wrap_init(self, connector: Any, start: ConnectorStart) -> None:
         init = getattr(connector, INIT_CONNECTOR, None)
         if not callable(init):
             raise moved(f"a method {INIT_CONNECTOR} of {type(connector).__name__}", "none")
