@@ -31,13 +31,15 @@ require_port() { # NAME
   require_integer "$1" 1 65535
 }
 
+ipv6='[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*'
+
 require_host() { # NAME
-  require_match "$1" '[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?' "an IP address or host name"
+  require_match "$1" "[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|$ipv6" "an IP address or host name"
 }
 
 require_ip() { # NAME
   local octet='(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
-  require_match "$1" "(${octet}[.]){3}${octet}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+" "an IP address"
+  require_match "$1" "(${octet}[.]){3}${octet}|$ipv6" "an IP address"
 }
 
 require_model() { # WHAT: MODEL_PATH, and nothing that vLLM would take for an option
