@@ -97,6 +97,7 @@ def plan_buffers(request: PlanRequest) -> BufferPlan:
         fallback=sizes.plan(GroupRequest(ANY_GROUP), optional=known),
         need=need,
         derived_mib=sizes.derived(request.role) if need else None,
+        unsized_mib=request.caller_mib or request.environment_mib,
     )
     return _explained(plan, request)
 
@@ -107,7 +108,7 @@ def plan_unlisted(plan: BufferPlan, settings: Settings, name: str) -> PlannedGro
     if name in settings.group_sizes_mib:
         size = settings.group_sizes_mib[name]
         if size is None:
-            return PlannedGroup(request, None, plan.fallback.effective_mib, SizeSource.LEFT_ALONE)
+            return PlannedGroup(request, None, plan.unsized_mib, SizeSource.LEFT_ALONE)
         return PlannedGroup(request, size, size, SizeSource.GROUP)
     return replace(plan.fallback, request=request)
 
