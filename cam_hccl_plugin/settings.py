@@ -226,7 +226,7 @@ def _each(value: Mapping[Any, Any], read: Callable[[Any, Any], _Size]) -> dict[A
     for key, size in value.items():
         try:
             sizes[key] = read(key, size)
-        except _Rejected as no:
+        except _Rejected as no:  # noqa: PERF203 - every problem is wanted
             rejections.append(no)
     if rejections:
         raise _Rejected.together(rejections)
