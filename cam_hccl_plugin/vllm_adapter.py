@@ -21,7 +21,13 @@ from cam_hccl_plugin.model import (
     SizingInputs,
     Topology,
 )
-from cam_hccl_plugin.model_config import FIELD_NAMES, candidates, is_positive_int, read_shape
+from cam_hccl_plugin.model_config import (
+    FIELD_NAMES,
+    candidates,
+    find_field,
+    is_positive_int,
+    read_shape,
+)
 from cam_hccl_plugin.settings import Settings, parse_flag
 from cam_hccl_plugin.sizing import exact
 
@@ -227,14 +233,21 @@ def _read_model(connector: Any, vllm_config: Any) -> tuple[ModelShape | None, st
             witness[FIELD_NAMES[field][0]] = value
     where = "connector, hf_text_config, hf_config"
     remedy = "or fix every size with cam_hccl.buffer_size_mb"
-    shape, missing = read_shape([witness, *configs], where, remedy)
-    stated, _ = read_shape(configs, where, remedy)
-    if shape is not None and stated is not None and shape != stated:
+    _refuse_disagreement(type(connector).__name__, witness, configs)
+    return read_shape([witness, *configs], where, remedy)
+
+
+def _refuse_disagreement(connector: str, witness: Mapping[str, int], configs: list[Any]) -> None:
+    differing = []
+    for field, (usual, *_) in FIELD_NAMES.items():
+        name, stated = find_field(configs, field)
+        if usual in witness and is_positive_int(stated) and stated != witness[usual]:
+            differing.append(f"{field} is {witness[usual]} there, {name} is {stated} here")
+    if differing:
         raise PlanError(
-            f"the connector and the model configuration disagree: {type(connector).__name__} has "
-            f"{shape}, hf_text_config has {stated}; correct the model's config.json"
+            f"{connector} and hf_text_config disagree: {'; '.join(differing)}; correct the "
+            "model's config.json"
         )
-    return shape, missing
 
 
 def read_caller_mib(connector: Any, vllm_config: Any) -> int | None:
