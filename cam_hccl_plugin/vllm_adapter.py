@@ -147,24 +147,28 @@ def read_topology(connector: Any, vllm_config: Any, role: Role, settings: Settin
     if per_dp is not None:
         remedy = "afd.connector_extra_config.attn_ranks_per_dp"
         per_dp = _positive(per_dp, "attn_ranks_per_dp", "connector.extra_info", remedy)
-    tp_pcp = None
-    if role is Role.ATTENTION:
-        tp_pcp = 1
-        for field in ("tensor_parallel_size", "prefill_context_parallel_size"):
-            value = getattr(parallel, field, None)
-            if value is not None:
-                tp_pcp *= _positive(
-                    value, field, "parallel_config", "cam_hccl.num_npus_per_dp_group"
-                )
     ubatches: Any = getattr(parallel, "num_ubatches", None)
     return Topology(
         attention_ranks=counts["num_attention_ranks"],
         ffn_ranks=counts["num_ffn_ranks"],
         num_ubatches=ubatches if is_positive_int(ubatches) else 1,
         attn_ranks_per_dp=per_dp,
-        tp_pcp_ranks=tp_pcp,
+        tp_pcp_ranks=_tp_pcp_ranks(parallel, settings) if role is Role.ATTENTION else None,
         npus_per_dp_group=settings.npus_per_dp_group,
     )
+
+
+def _tp_pcp_ranks(parallel: Any, settings: Settings) -> int | None:
+    """TP x PCP (a vLLM without PCP has 1); ``None`` if unreadable and the flag replaces it."""
+    fields = {
+        "tensor_parallel_size": getattr(parallel, "tensor_parallel_size", None),
+        "prefill_context_parallel_size": getattr(parallel, "prefill_context_parallel_size", 1),
+    }
+    if settings.npus_per_dp_group and not all(map(is_positive_int, fields.values())):
+        return None
+    remedy = "cam_hccl.num_npus_per_dp_group"
+    tp, pcp = (_positive(v, name, "parallel_config", remedy) for name, v in fields.items())
+    return tp * pcp
 
 
 def _positive(value: Any, field: str, where: str, override: str) -> int:
