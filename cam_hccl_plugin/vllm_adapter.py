@@ -34,6 +34,9 @@ from cam_hccl_plugin.sizing import exact
 HCCL_BUFFSIZE = "HCCL_BUFFSIZE"
 """Process-wide buffer size of HCCL, in MB. Read here, never written, never unset."""
 
+_MOST_DIGITS = 100
+"""Far more than strtol needs to be at its limit; Python refuses to convert thousands."""
+
 _CONNECTOR_NAMES = {
     "hidden_size": ("hidden_size",),
     "topk": ("topk", "num_experts_per_tok"),
@@ -68,7 +71,7 @@ def read_buffsize(raw: str | None) -> EnvironmentBuffer:
     if raw is None:
         return EnvironmentBuffer(None, HCCL_DEFAULT_MIB)
     match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]+)", raw)
-    value = int(match.group(1)) if match else 0
+    value = int(match.group(1)[:_MOST_DIGITS]) if match else 0
     effective = min(value, 2**63 - 1) % 2**32
     if value <= 0 or effective == 0:
         return EnvironmentBuffer(
