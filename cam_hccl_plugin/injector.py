@@ -31,7 +31,10 @@ class OptionsAdapter(Protocol):
 
 @dataclass(frozen=True)
 class CreatedGroup:
-    """One HCCL group that went through: what it was given and what torch-npu holds."""
+    """One HCCL group that went through: its plan, and the size that its options hold.
+
+    ``held_mib`` was read back, but for a group left alone: there it is the caller's own.
+    """
 
     planned: PlannedGroup
     held_mib: Any
@@ -71,12 +74,12 @@ class Injection:
             return create(*args, **kwargs)
         name, given = kwargs["group_name"], kwargs.get("pg_options")
         planned = self._planned(name)
-        if planned.source is SizeSource.LEFT_ALONE:
-            group = create(*args, **kwargs)
-            self.created.append(CreatedGroup(planned, None))
-            return group
         self._options.check_options(name, given)
         explicit = self._options.explicit_size(given)
+        if planned.source is SizeSource.LEFT_ALONE:
+            group = create(*args, **kwargs)
+            self.created.append(CreatedGroup(planned, explicit))
+            return group
         if explicit is not None:
             planned = replace(planned, source=SizeSource.CALLER)
             group = create(*args, **kwargs)
