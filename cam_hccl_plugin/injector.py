@@ -84,14 +84,16 @@ class Injection:
             planned = replace(planned, source=SizeSource.CALLER)
             group = create(*args, **kwargs)
             return self._verified(group, planned, explicit)
-        if planned.size_mib is None:
+        size_mib = planned.size_mib
+        if size_mib is None:
             raise PlanError(
                 f"{self.plan.connector} creates group {name}, its size cannot be derived and no "
                 "fixed size covers it; set cam_hccl.buffer_size_mb or group_buffer_size_mb"
             )
-        options = self._options.sized_options(planned.size_mib, given)
+        planned = replace(planned, source=planned.size_source)  # the caller gave none after all
+        options = self._options.sized_options(size_mib, given)
         group = create(*args, **{**kwargs, "pg_options": options})
-        return self._verified(group, planned, planned.size_mib)
+        return self._verified(group, planned, size_mib)
 
     def finish(self) -> None:
         """After-the-fact checks, once the connector has initialised.

@@ -147,13 +147,15 @@ class PlannedGroup:
 
     ``size_mib`` is what the plugin gives unless the caller's own options carry a size;
     ``None`` where it has none to give. ``effective_mib`` is what HCCL is expected to
-    allocate per area, a size of the caller or of the environment included.
+    allocate per area, a size of the caller or of the environment included, and ``source``
+    is where that came from; ``size_source`` is where ``size_mib`` came from.
     """
 
     request: GroupRequest
     size_mib: int | None
     effective_mib: int
     source: SizeSource
+    size_source: SizeSource
 
     @property
     def name(self) -> str:
