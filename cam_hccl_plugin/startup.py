@@ -126,15 +126,15 @@ class _MemoryGuard:
         if self._checked == buffers_mib:
             return
         self._checked = list(buffers_mib)
+        too_large = None if self._total is None else cannot_fit(self._total, buffers_mib)
+        if too_large:
+            raise PlanError(too_large)
         if self._total is None or self._utilization is None:
             reason = self._reason or "gpu_memory_utilization is not a number"
             self._complain(
                 f"memory guard skipped: {reason}; the device memory could not be compared"
             )
             return
-        too_large = cannot_fit(self._total, buffers_mib)
-        if too_large:
-            raise PlanError(too_large)
         ratio = self._settings.memory_guard_ratio
         report: GuardReport = check_guard(self._total, self._utilization, ratio, buffers_mib)
         if report.short:
