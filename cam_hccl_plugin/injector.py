@@ -31,10 +31,10 @@ class OptionsAdapter(Protocol):
 
 @dataclass(frozen=True)
 class CreatedGroup:
-    """One HCCL group that went through, and the size that torch-npu holds for it.
+    """One HCCL group that went through: its plan, and the size that its options hold.
 
-    ``held_mib`` is ``None`` for a group that was left alone; ``rank`` is this process's
-    rank in the group.
+    ``held_mib`` was read back, but for a group left alone: there it is the caller's own,
+    if any. ``rank`` is this process's rank in the group.
     """
 
     planned: PlannedGroup
@@ -88,11 +88,11 @@ class Injection:
             return create(*args, **kwargs)
         name, given = kwargs["group_name"], kwargs.get("pg_options")
         planned = self._planned(name)
-        if planned.source is SizeSource.LEFT_ALONE:
-            created = CreatedGroup(planned, None, kwargs["rank"])
-            return self._recorded(create(*args, **kwargs), created)
         self._options.check_options(name, given)
         explicit = self._options.explicit_size(given)
+        if planned.source is SizeSource.LEFT_ALONE:
+            created = CreatedGroup(planned, explicit, kwargs["rank"])
+            return self._recorded(create(*args, **kwargs), created)
         if explicit is not None:
             planned = replace(planned, source=SizeSource.CALLER)
             group = create(*args, **kwargs)
@@ -102,7 +102,8 @@ class Injection:
                 f"{self.plan.connector} creates group {name}, its size cannot be derived and no "
                 "fixed size covers it; set cam_hccl.buffer_size_mb or group_buffer_size_mb"
             )
-        planned = self._adjust(planned)
+        planned = replace(planned, source=planned.size_source, effective_mib=planned.size_mib)
+        planned = self._adjust(planned)  # the caller gave no size after all
         size_mib = planned.effective_mib
         options = self._options.sized_options(size_mib, given)
         group = create(*args, **{**kwargs, "pg_options": options})

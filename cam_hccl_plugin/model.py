@@ -152,13 +152,15 @@ class PlannedGroup:
 
     ``size_mib`` is what the plugin gives unless the caller's own options carry a size;
     ``None`` where it has none to give. ``effective_mib`` is what HCCL is expected to
-    allocate per area, a size of the caller or of the environment included.
+    allocate per area, a size of the caller or of the environment included, and ``source``
+    is where that came from; ``size_source`` is where ``size_mib`` came from.
     """
 
     request: GroupRequest
     size_mib: int | None
     effective_mib: int
     source: SizeSource
+    size_source: SizeSource
 
     @property
     def name(self) -> str:
@@ -173,7 +175,8 @@ class BufferPlan:
     ``groups`` lists this role's groups; it is empty where only the connector knows them
     (``groups_known`` is false), and then ``fallback`` is what any group gets. ``need`` is
     ``None`` if every size is fixed and the inputs were not available; ``derived_mib`` is
-    the role's own derived size. ``warnings`` and ``notes`` are sentences for the log, at
+    the role's own derived size, ``unsized_mib`` what a group is expected to get that is
+    left alone. ``warnings`` and ``notes`` are sentences for the log, at
     WARNING and INFO; ``floor_note`` says that the operators' need raised the size.
     """
 
@@ -185,6 +188,7 @@ class BufferPlan:
     fallback: PlannedGroup
     need: RoleNeed | None
     derived_mib: int | None
+    unsized_mib: int = HCCL_DEFAULT_MIB
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     floor_note: str = ""

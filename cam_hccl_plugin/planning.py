@@ -97,6 +97,7 @@ def plan_buffers(request: PlanRequest) -> BufferPlan:
         fallback=sizes.plan(GroupRequest(ANY_GROUP), optional=known),
         need=need,
         derived_mib=sizes.derived(request.role) if need else None,
+        unsized_mib=request.caller_mib or request.environment_mib,
     )
     return _explained(plan, request)
 
@@ -107,9 +108,15 @@ def plan_unlisted(plan: BufferPlan, settings: Settings, name: str) -> PlannedGro
     if name in settings.group_sizes_mib:
         size = settings.group_sizes_mib[name]
         if size is None:
-            return PlannedGroup(request, None, plan.fallback.effective_mib, SizeSource.LEFT_ALONE)
-        return PlannedGroup(request, size, size, SizeSource.GROUP)
+            return _planned(request, None, plan.unsized_mib, SizeSource.LEFT_ALONE)
+        return _planned(request, size, size, SizeSource.GROUP)
     return replace(plan.fallback, request=request)
+
+
+def _planned(
+    request: GroupRequest, size: int | None, effective: int, source: SizeSource
+) -> PlannedGroup:
+    return PlannedGroup(request, size, effective, source, source)
 
 
 class _Sizes:
@@ -140,8 +147,8 @@ class _Sizes:
                 f"{MAX_BUFFER_MIB}; lower max_num_batched_tokens"
             )
         if caller is not None and source is not SizeSource.LEFT_ALONE:
-            return PlannedGroup(group, size, caller, SizeSource.CALLER)
-        return PlannedGroup(group, size, size or caller or environment, source)
+            return PlannedGroup(group, size, caller, SizeSource.CALLER, source)
+        return _planned(group, size, size or caller or environment, source)
 
     def _pick(self, group: GroupRequest) -> tuple[int | None, SizeSource]:
         settings, role = self._settings, self._request.role

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pluggy
@@ -35,7 +36,7 @@ class PluginHost:
     def claim_connector(self, connector: ConnectorIdentity) -> ConnectorClaim | None:
         """The claim on a connector, or ``None`` if it is not CAM-type."""
         hook = self._manager.hook.cam_hccl_claim_connector
-        answer = _ask(hook.name, lambda: hook(connector=connector))
+        answer = _ask(hook.name, lambda: hook(connector=connector), hook.get_hookimpls())
         return _checked(hook.name, answer, ConnectorClaim)
 
     def describe_groups(
@@ -43,10 +44,11 @@ class PluginHost:
     ) -> tuple[GroupRequest, ...] | None:
         """The HCCL groups of both roles, or ``None`` if only the connector knows them."""
         hook = self._manager.hook.cam_hccl_describe_groups
-        answer = _ask(hook.name, lambda: hook(claim=claim, topology=topology))
+        answer = _ask(hook.name, lambda: hook(claim=claim, topology=topology), hook.get_hookimpls())
         groups = _checked(hook.name, answer, tuple)
         for group in groups or ():
-            _checked(hook.name, group, GroupRequest)
+            if _checked(hook.name, group, GroupRequest) is None:
+                raise _wrong_type(hook.name, group, GroupRequest)
         return groups
 
     def role_need(self, claim: ConnectorClaim, role: Role, inputs: SizingInputs) -> RoleNeed:
@@ -56,7 +58,9 @@ class PluginHost:
             PlanError: nobody knows the kind that the claim names, or an extension failed.
         """
         hook = self._manager.hook.cam_hccl_role_need
-        answer = _ask(hook.name, lambda: hook(claim=claim, role=role, inputs=inputs))
+        answer = _ask(
+            hook.name, lambda: hook(claim=claim, role=role, inputs=inputs), hook.get_hookimpls()
+        )
         need = _checked(hook.name, answer, RoleNeed)
         if need is None:
             raise PlanError(
@@ -68,7 +72,7 @@ class PluginHost:
     def plan_ready(self, plan: BufferPlan) -> None:
         """Tell every extension of a finished plan."""
         hook = self._manager.hook.cam_hccl_plan_ready
-        _ask(hook.name, lambda: hook(plan=plan))
+        _ask(hook.name, lambda: hook(plan=plan), hook.get_hookimpls())
 
 
 def build_host(*extensions: object, installed: bool = True) -> PluginHost:
@@ -92,11 +96,11 @@ def build_host(*extensions: object, installed: bool = True) -> PluginHost:
     return PluginHost(manager)
 
 
-def _ask(what: str, call: Callable[[], _Answer]) -> _Answer:
+def _ask(what: str, call: Callable[[], _Answer], asked: Sequence[pluggy.HookImpl] = ()) -> _Answer:
     """Run foreign code; whatever it raises becomes one error that names it.
 
     The one place with a broad ``except``: an extension may raise anything, and the user
-    must learn that it was the extension.
+    must learn which extension it was.
     """
     try:
         return call()
@@ -104,15 +108,28 @@ def _ask(what: str, call: Callable[[], _Answer]) -> _Answer:
         raise
     except Exception as error:
         raise PlanError(
-            f"an extension failed in {what}: {type(error).__name__}: {error}; fix or uninstall "
-            "the package that provides it"
+            f"{_culprit(error, asked)} failed in {what}: {type(error).__name__}: {error}; fix or "
+            "uninstall the package that provides it"
         ) from error
+
+
+def _culprit(error: Exception, asked: Sequence[pluggy.HookImpl]) -> str:
+    """The extension that the traceback runs through, by its entry-point name."""
+    ran = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    for implementation in asked:
+        if getattr(implementation.function, "__code__", None) in ran:
+            return f"extension {implementation.plugin_name!r}"
+    return "an extension"
 
 
 def _checked(what: str, answer: object, wanted: type[_Answer]) -> _Answer | None:
     if answer is None or isinstance(answer, wanted):
         return answer
-    raise PlanError(
+    raise _wrong_type(what, answer, wanted)
+
+
+def _wrong_type(what: str, answer: object, wanted: type[object]) -> PlanError:
+    return PlanError(
         f"an extension answered {what} with {type(answer).__name__}, wanted is {wanted.__name__} "
         "or None; fix or uninstall the package that provides it"
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from cam_hccl_plugin.errors import SettingsError
 from cam_hccl_plugin.memory import DEFAULT_GUARD_RATIO
@@ -33,6 +33,8 @@ OPERATOR_WINDOWS = ("scoped", "follow")
 ON_MISMATCH = ("error", "warn")
 ON_MEMORY_SHORTAGE = ("warn", "error")
 MIN_HEADROOM, MAX_HEADROOM = Fraction(1), Fraction(10)
+
+_Size = TypeVar("_Size")
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,18 @@ class Settings:
 
 
 class _Rejected(Exception):
-    """One value is not allowed: what would be, and optionally which subkey is meant."""
+    """A value is not allowed: what would be, for itself or for each of its subkeys."""
 
     def __init__(self, given: Any, allowed: str, subkey: str = "") -> None:
         super().__init__(allowed)
-        self.given, self.allowed, self.subkey = given, allowed, subkey
+        self.problems = [f"{subkey}: given {_show(given)}, allowed is {allowed}"]
+
+    @classmethod
+    def together(cls, rejections: list[_Rejected]) -> _Rejected:
+        """All of ``rejections`` as one."""
+        first = rejections[0]
+        first.problems = [problem for no in rejections for problem in no.problems]
+        return first
 
 
 def parse_flag(additional: Any, kv_extra: Any) -> Settings | None:
@@ -122,9 +131,7 @@ def parse_settings(raw: Any, place: str = PRIMARY_PLACE) -> Settings | None:
         try:
             values[attribute] = read(value)
         except _Rejected as no:
-            problems.append(
-                f"{place}.{key}{no.subkey}: given {_show(no.given)}, allowed is {no.allowed}"
-            )
+            problems += [f"{place}.{key}{problem}" for problem in no.problems]
     if problems:
         raise SettingsError(
             f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in the cam_hccl flag: "
@@ -197,23 +204,38 @@ def _role_sizes(value: Any) -> Mapping[Role, int]:
     if not isinstance(value, Mapping):
         size = _size(value, also=' or {"attention": N, "ffn": M}')
         return MappingProxyType(dict.fromkeys(Role, size))
-    sizes = {}
-    for key, size in value.items():
-        if key not in [role.value for role in Role]:
-            raise _Rejected(key, 'the keys "attention" and "ffn"')
-        sizes[Role(key)] = _size(size, f".{key}")
-    return MappingProxyType(sizes)
+    roles = {role.value: role for role in Role}
+
+    def read(key: Any, size: Any) -> int:
+        if key not in roles:
+            raise _Rejected(size, 'nothing, the keys are "attention" and "ffn"', f".{key}")
+        return _size(size, f".{key}")
+
+    return MappingProxyType({roles[key]: size for key, size in _each(value, read).items()})
 
 
 def _group_sizes(value: Any) -> Mapping[str, int | None]:
     if not isinstance(value, Mapping):
         raise _Rejected(value, 'an object of group names, e.g. {"afd_moe": 300}')
-    return MappingProxyType(
-        {
-            str(name): None if size is None else _size(size, f".{name}", " or null")
-            for name, size in value.items()
-        }
-    )
+
+    def read(name: Any, size: Any) -> int | None:
+        return None if size is None else _size(size, f".{name}", " or null")
+
+    return MappingProxyType({str(name): size for name, size in _each(value, read).items()})
+
+
+def _each(value: Mapping[Any, Any], read: Callable[[Any, Any], _Size]) -> dict[Any, _Size]:
+    """Every entry through ``read``; what is wrong with any of them is raised together."""
+    sizes: dict[Any, _Size] = {}
+    rejections = []
+    for key, size in value.items():
+        try:
+            sizes[key] = read(key, size)
+        except _Rejected as no:  # noqa: PERF203 - every problem is wanted
+            rejections.append(no)
+    if rejections:
+        raise _Rejected.together(rejections)
+    return sizes
 
 
 def _dynamic_quant(value: Any) -> bool:

@@ -19,7 +19,13 @@ from cam_hccl_plugin.model import (
     SizingInputs,
     Topology,
 )
-from cam_hccl_plugin.model_config import FIELD_NAMES, candidates, is_positive_int, read_shape
+from cam_hccl_plugin.model_config import (
+    FIELD_NAMES,
+    candidates,
+    find_field,
+    is_positive_int,
+    read_shape,
+)
 from cam_hccl_plugin.operator_window import BUILDS
 from cam_hccl_plugin.settings import Settings, parse_flag
 from cam_hccl_plugin.sizing import exact
@@ -105,24 +111,28 @@ def read_topology(connector: Any, vllm_config: Any, role: Role, settings: Settin
     if per_dp is not None:
         remedy = "afd.connector_extra_config.attn_ranks_per_dp"
         per_dp = _positive(per_dp, "attn_ranks_per_dp", "connector.extra_info", remedy)
-    tp_pcp = None
-    if role is Role.ATTENTION:
-        tp_pcp = 1
-        for field in ("tensor_parallel_size", "prefill_context_parallel_size"):
-            value = getattr(parallel, field, None)
-            if value is not None:
-                tp_pcp *= _positive(
-                    value, field, "parallel_config", "cam_hccl.num_npus_per_dp_group"
-                )
     ubatches: Any = getattr(parallel, "num_ubatches", None)
     return Topology(
         attention_ranks=counts["num_attention_ranks"],
         ffn_ranks=counts["num_ffn_ranks"],
         num_ubatches=ubatches if is_positive_int(ubatches) else 1,
         attn_ranks_per_dp=per_dp,
-        tp_pcp_ranks=tp_pcp,
+        tp_pcp_ranks=_tp_pcp_ranks(parallel, settings) if role is Role.ATTENTION else None,
         npus_per_dp_group=settings.npus_per_dp_group,
     )
+
+
+def _tp_pcp_ranks(parallel: Any, settings: Settings) -> int | None:
+    """TP x PCP (a vLLM without PCP has 1); ``None`` if unreadable and the flag replaces it."""
+    fields = {
+        "tensor_parallel_size": getattr(parallel, "tensor_parallel_size", None),
+        "prefill_context_parallel_size": getattr(parallel, "prefill_context_parallel_size", 1),
+    }
+    if settings.npus_per_dp_group and not all(map(is_positive_int, fields.values())):
+        return None
+    remedy = "cam_hccl.num_npus_per_dp_group"
+    tp, pcp = (_positive(v, name, "parallel_config", remedy) for name, v in fields.items())
+    return tp * pcp
 
 
 def _positive(value: Any, field: str, where: str, override: str) -> int:
@@ -191,14 +201,21 @@ def _read_model(connector: Any, vllm_config: Any) -> tuple[ModelShape | None, st
             witness[FIELD_NAMES[field][0]] = value
     where = "connector, hf_text_config, hf_config"
     remedy = "or fix every size with cam_hccl.buffer_size_mb"
-    shape, missing = read_shape([witness, *configs], where, remedy)
-    stated, _ = read_shape(configs, where, remedy)
-    if shape is not None and stated is not None and shape != stated:
+    _refuse_disagreement(type(connector).__name__, witness, configs)
+    return read_shape([witness, *configs], where, remedy)
+
+
+def _refuse_disagreement(connector: str, witness: Mapping[str, int], configs: list[Any]) -> None:
+    differing = []
+    for field, (usual, *_) in FIELD_NAMES.items():
+        name, stated = find_field(configs, field)
+        if usual in witness and is_positive_int(stated) and stated != witness[usual]:
+            differing.append(f"{field} is {witness[usual]} there, {name} is {stated} here")
+    if differing:
         raise PlanError(
-            f"the connector and the model configuration disagree: {type(connector).__name__} has "
-            f"{shape}, hf_text_config has {stated}; correct the model's config.json"
+            f"{connector} and hf_text_config disagree: {'; '.join(differing)}; correct the "
+            "model's config.json"
         )
-    return shape, missing
 
 
 def read_caller_mib(connector: Any, vllm_config: Any) -> int | None:

@@ -68,13 +68,12 @@ def install(connector_class: type) -> list[tuple[ModuleType, str]]:
     if not found:
         looked_in = ", ".join(dict.fromkeys(cls.__module__ for cls in connector_class.__mro__[:-1]))
         raise moved(f"a function {CREATE_GROUP} in {looked_in}", "none")
-    fresh = []
-    for module, name in found:
-        current = vars(module)[name]
-        require_parameters(current, CREATE_GROUP_PARAMETERS, f"{module.__name__}.{name}")
-        if not is_wrapped_by(current, GroupCreationPatch):
-            setattr(module, name, GroupCreationPatch(current, _create_group))
-            fresh.append((module, name))
+    for module, name in found:  # all checks first: a refusal must leave nothing patched
+        label = f"{module.__name__}.{name}"
+        require_parameters(vars(module)[name], CREATE_GROUP_PARAMETERS, label)
+    fresh = [(m, name) for m, name in found if not is_wrapped_by(vars(m)[name], GroupCreationPatch)]
+    for module, name in fresh:
+        setattr(module, name, GroupCreationPatch(vars(module)[name], _create_group))
     return fresh
 
 
