@@ -71,15 +71,16 @@ require_plugins() {
   done
 }
 
-# Fills cam_hccl_flag, the JSON that switches the plugin on: all defaults, or one fixed
-# size for the CAM groups of this role from CAM_BUFFER_MB.
+# make_cam_hccl_flag PAIRS: fills cam_hccl_flag, the JSON object that switches the plugin on,
+# with PAIRS and one fixed size for the CAM groups of this role if CAM_BUFFER_MB is set.
 make_cam_hccl_flag() {
+  local pairs="$1"
+  if [[ -n "${CAM_BUFFER_MB:-}" ]]; then
+    require_integer CAM_BUFFER_MB 1 32768
+    pairs+="${pairs:+, }\"buffer_size_mb\": $CAM_BUFFER_MB"
+  fi
   # shellcheck disable=SC2034 # the scripts read it
-  cam_hccl_flag='{}'
-  [[ -n "${CAM_BUFFER_MB:-}" ]] || return 0
-  require_integer CAM_BUFFER_MB 1 32768
-  # shellcheck disable=SC2034 # the scripts read it
-  cam_hccl_flag="{\"buffer_size_mb\": $CAM_BUFFER_MB}"
+  cam_hccl_flag="{$pairs}"
 }
 
 # Fills npu_environment with what every role of every recipe needs. A tuning value that the

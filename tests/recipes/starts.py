@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from launches import Command
 
-from cam_hccl_plugin import startup
-from cam_hccl_plugin.model import BufferPlan
+from cam_hccl_plugin import hccl_options, startup, torch_process
+from cam_hccl_plugin.model import MiB
+from cam_hccl_plugin.operator_window import OperatorBuild
 from cam_hccl_plugin.plugin_host import build_host
+from cam_hccl_plugin.torch_process import ProcessGroup
 
 DIE_MIB = 64 * 1024
 """Memory of one 910C die."""
@@ -46,32 +50,37 @@ class WorkerArguments:
         )
 
 
-class RecordingStack:
-    """Stands for torch-npu: a group holds the size that it was handed."""
+@dataclass(frozen=True)
+class Machine:
+    """What a worker finds: the die, the loaded operator builds, the other HCCL groups."""
 
-    def __init__(self, total_mib: int = DIE_MIB) -> None:
-        self._total_bytes = total_mib * 2**20
+    die_mib: int = DIE_MIB
+    builds: tuple[OperatorBuild, ...] = ()
+    other_groups: tuple[ProcessGroup, ...] = ()
+    hccl_buffsize: str | None = None
 
-    def is_hccl(self, backend: Any) -> bool:
-        return backend == "hccl"
 
-    def check_options(self, group_name: str, options: Any) -> None:
-        assert options is None
-
-    def explicit_size(self, options: Any) -> Any:
-        return options
-
-    def sized_options(self, size_mib: int, options: Any) -> Any:
-        return size_mib
-
-    def read_back(self, group: Any) -> Any:
-        return group["pg_options"]
-
-    def close_group(self, group: Any) -> None:
-        raise AssertionError("no group is closed")
-
-    def device_total_bytes(self) -> int:
-        return self._total_bytes
+@contextlib.contextmanager
+def _stand_ins(machine: Machine, created: list[ProcessGroup]) -> Iterator[None]:
+    """torch-npu: a group holds the size that it was handed; torch: the groups so far."""
+    environment = {} if machine.hccl_buffsize is None else {"HCCL_BUFFSIZE": machine.hccl_buffsize}
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch.multiple(
+            hccl_options,
+            check_options=lambda name, options: None,
+            sized_options=lambda size_mib, options: size_mib,
+            read_back=lambda group: group["pg_options"],
+            device_total_bytes=lambda: machine.die_mib * MiB,
+        ),
+        mock.patch.multiple(
+            torch_process,
+            exchange=lambda group, key, mine: None,
+            loaded_builds=lambda: machine.builds,
+            hccl_groups=lambda: [*machine.other_groups, *created],
+        ),
+    ):
+        yield
 
 
 def _connector(afd: dict[str, Any]) -> Any:
@@ -124,30 +133,32 @@ def _recorded(lines: list[str]) -> Iterator[None]:
 
 
 def start_worker(
-    arguments: WorkerArguments, stack: RecordingStack | None = None
-) -> tuple[BufferPlan, list[str]]:
-    """The plan of one worker and what it logs, each line with its level in front."""
+    arguments: WorkerArguments, machine: Machine | None = None
+) -> tuple[dict[str, int], list[str]]:
+    """The MiB of each group of one worker, and what it logs, each line with its level in front."""
     lines: list[str] = []
+    created: list[ProcessGroup] = []
     config = _vllm_config(arguments)
-    with _recorded(lines):
+    afd = arguments.additional_config["afd"]
+
+    def create(**keywords: Any) -> dict[str, Any]:
+        name = keywords["group_name"]
+        ranks = afd["num_ffn_ranks"] + (name != "afd_moe") * afd["num_attention_ranks"]
+        created.append(ProcessGroup(name, ranks, keywords["pg_options"]))
+        return keywords
+
+    with _stand_ins(machine or Machine(), created), _recorded(lines):
         startup.check_launch(config, afd_loaded=True)
         start = startup.prepare(
-            _connector(arguments.additional_config["afd"]),
-            config,
-            host=lambda: build_host(installed=False),
-            stack=stack or RecordingStack(),
-            upstream="a stand-in",
+            _connector(afd), config, host=lambda: build_host(installed=False), upstream="a stand-in"
         )
         assert start is not None
-        plan = start.injection.plan
+        injection = start.injection
 
         def init() -> None:
-            for group in plan.groups:
+            for group in injection.plan.groups:
                 keywords = {"backend": "hccl", "rank": 0, "group_name": group.name}
-                start.injection.create_group(_create, (), keywords)
+                injection.create_group(create, (), keywords)
 
         start.initialise(init, lambda _: contextlib.nullcontext())
-    return plan, lines
-
-
-_create: Callable[..., Any] = lambda **keywords: keywords  # noqa: E731 - one expression
+    return {group.name: group.size_mib for group in created}, lines

@@ -6,7 +6,7 @@
 # shellcheck disable=SC2153 # AFD_HOST comes from the user, it is no misspelt AFD_PORT
 set -euo pipefail
 
-# shellcheck source=recipes/npu/launch.sh
+# shellcheck source=../../launch.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../launch.sh"
 
 : "${API_PORT:=8006}" "${AFD_PORT:=29666}" "${DP_RPC_PORT:=13377}"
@@ -31,7 +31,7 @@ require_port API_PORT
 require_port DP_RPC_PORT
 require_port AFD_PORT
 make_npu_environment
-make_cam_hccl_flag
+make_cam_hccl_flag ""
 
 additional_config="{\"cam_hccl\": $cam_hccl_flag, \"afd\": {"
 additional_config+='"role": "attention", "connector": "CAMP2pAFDConnector", '

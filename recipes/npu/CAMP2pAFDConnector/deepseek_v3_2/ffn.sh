@@ -6,7 +6,7 @@
 # shellcheck disable=SC2153 # AFD_HOST comes from the user, it is no misspelt AFD_PORT
 set -euo pipefail
 
-# shellcheck source=recipes/npu/launch.sh
+# shellcheck source=../../launch.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../launch.sh"
 
 : "${API_PORT:=8006}" "${AFD_PORT:=29666}"
@@ -24,7 +24,7 @@ require_host AFD_HOST
 require_port API_PORT
 require_port AFD_PORT
 make_npu_environment
-make_cam_hccl_flag
+make_cam_hccl_flag ""
 
 ffn_ranks=16
 ffn_batch=$((ATTENTION_RANKS * BATCH_SIZE / ffn_ranks))

@@ -6,10 +6,10 @@
 # shellcheck disable=SC2153 # AFD_HOST comes from the user, it is no misspelt AFD_PORT
 set -euo pipefail
 
-# shellcheck source=recipes/npu/launch.sh
+# shellcheck source=../../../launch.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../../launch.sh"
 
-: "${API_PORT:=8000}" "${AFD_PORT:=1239}" "${ASYNC_MOE_SPLIT:=token}"
+: "${API_PORT:=8000}" "${AFD_PORT:=1239}" "${ASYNC_MOE_SPLIT:=token}" "${CAM_OPERATOR_WINDOW:=follow}"
 : "${MAX_NUM_BATCHED_TOKENS:=8192}" "${MAX_MODEL_LEN:=8192}" "${MAX_NUM_SEQS:=8}"
 
 require_model "full DeepSeek-V3.2 W8A8 weights"
@@ -20,8 +20,9 @@ require_integer MAX_NUM_BATCHED_TOKENS 1 262144
 require_integer MAX_MODEL_LEN 1 163840
 require_integer MAX_NUM_SEQS 1 1024
 require_match ASYNC_MOE_SPLIT 'token|request' "token or request"
+require_match CAM_OPERATOR_WINDOW 'follow|scoped' "follow or scoped"
 make_npu_environment
-make_cam_hccl_flag
+make_cam_hccl_flag "\"operator_window\": \"$CAM_OPERATOR_WINDOW\""
 
 additional_config="{\"cam_hccl\": $cam_hccl_flag, \"afd\": {"
 additional_config+='"role": "attention", "connector": "CAMAsyncAFDConnector", "async": true, '
