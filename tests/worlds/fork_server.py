@@ -14,6 +14,7 @@ import ctypes
 import gc
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_LISTENING_PORTS = range(12000, 32000)
 #: How long the other ranks may go on once one has failed: enough for a failure of their own.
 _GRACE_SECONDS = 2.0
 
@@ -42,11 +44,15 @@ def _warm_up() -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports to listen on; from below the range that outgoing connections are given."""
+    ports: list[int] = []
+    for port in random.sample(_LISTENING_PORTS, 200):
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"found no {count} free ports")
 
 
 def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:

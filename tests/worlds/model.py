@@ -40,8 +40,10 @@ class World:
 
     A step is a dict with ``do`` and arguments, see ``rank.py``.  Without ``steps`` each
     connector is created, initialised and closed, one after the other.  ``env`` is set in each
-    rank before anything is loaded.  ``caller_hccl_config`` makes the connectors pass options
-    that hold this.  ``log_level`` is given to the logger ``vllm.cam_hccl``.
+    rank before anything is loaded.  ``caller_hccl_config`` makes generation b connectors pass
+    options that hold this, or, when it is a text, options of that other type (``gloo``,
+    ``dict``).  ``log_level`` is given to the logger ``vllm.cam_hccl``.  ``own_group`` is the HCCL
+    group that a worker has before any connector.  ``upstream`` is the folder of a real checkout.
     """
 
     attention_ranks: int = 2
@@ -49,9 +51,11 @@ class World:
     connectors: tuple[Connector, ...] = (Connector(),)
     env: dict[str, str] = field(default_factory=dict)
     generation: str = "a"
-    caller_hccl_config: dict[str, Any] | None = None
+    caller_hccl_config: dict[str, Any] | str | None = None
     steps: tuple[dict[str, Any], ...] = ()
     log_level: str | None = None
+    own_group: bool = True
+    afd_before_plugins: bool = False
     upstream: str | None = None
     timeout_seconds: float = 60.0
 
@@ -122,7 +126,7 @@ class RankReport:
     @property
     def default_group(self) -> Group:
         """The worker's own group, made with no size before any connector."""
-        return self.groups[0]
+        return next(group for group in self.groups if group.name == "default")
 
     def log_text(self, level: str | None = None) -> str:
         """The lines of ``vllm.cam_hccl``, of one level or of all."""

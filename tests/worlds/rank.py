@@ -6,12 +6,13 @@ Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``destroy_all`` process groups; ``setenv`` a ``name`` to ``value`` (null removes it);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
 any connector's initialisation; ``leave`` ends the ranks of a ``role`` without a word.
-``"expect_error": true`` records the exception and goes on.
-All ranks meet before each step.
+``"expect_error": true`` records the exception and goes on; ``"only": role`` leaves a step to the
+ranks of one role.  All ranks meet before each step.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -84,13 +85,21 @@ class Rank:
         stage.put_afd_plugin_on_path(self.folder, self.world["upstream"])
         self.groups.start()
 
+        if self.world["afd_before_plugins"]:
+            importlib.import_module("afd_plugin.connectors.factory")
+
         from vllm.plugins import load_general_plugins
 
         load_general_plugins()
         import torch
-        import torch.distributed as dist
 
         torch.npu.set_device(self._role_rank())
+        if self.world["own_group"]:
+            self._make_own_group()
+
+    def _make_own_group(self) -> None:
+        import torch.distributed as dist
+
         dist.init_process_group(
             "hccl",
             init_method=f"file://{self.folder / 'default_group'}",
@@ -167,6 +176,8 @@ class Rank:
 
     def take(self, step: dict[str, Any]) -> None:
         """Take one step; an exception is recorded, and raised again unless expected."""
+        if step.get("only") not in (None, self.role):
+            return
         try:
             getattr(self, f"step_{step['do']}")(step)
         except Exception as error:

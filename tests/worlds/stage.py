@@ -43,6 +43,8 @@ def vllm_config(
             "connector_extra_config": connector["extra"],
         }
     }
+    if _configuration_holds_the_role_rank():
+        additional["afd"]["afd_role_rank"] = role_rank
     if connector["flag"] is not None:
         additional["cam_hccl"] = connector["flag"]
     hf_config = SimpleNamespace(
@@ -69,6 +71,13 @@ def vllm_config(
     )
 
 
+def _configuration_holds_the_role_rank() -> bool:
+    """Some upstream trees take the role's rank from the AFD configuration, not from vLLM."""
+    from afd_plugin.config import AFDConfig
+
+    return "afd_role_rank" in AFDConfig.__dataclass_fields__
+
+
 def neutralise_operator_checks(connector: Any) -> None:
     """CAM operators do not exist on a CPU: the only thing replaced in a real afd-plugin."""
     module = sys.modules[type(connector).__module__]
@@ -93,7 +102,7 @@ class GroupWatch:
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             options = kwargs.get("backend_options")
-            config = None if options is None else dict(options.hccl_config)
+            config = None if options is None else dict(getattr(options, "hccl_config", {}))
             self.seen.append(
                 {
                     "name": kwargs.get("group_name"),
@@ -136,8 +145,11 @@ def give_caller_options(connector: Any, world: dict[str, Any], watch: GroupWatch
     if wanted is None:
         return
     import torch_npu
+    from torch.distributed import ProcessGroupGloo
 
     def options_of_the_caller(_size: int | None) -> Any:
+        if isinstance(wanted, str):
+            return {} if wanted == "dict" else ProcessGroupGloo._Options()
         options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
         options.hccl_config = dict(wanted)
         watch.caller_options.append(options)
