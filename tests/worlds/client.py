@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cann_shim.build import build_shim
-from cann_shim.recording import CommunicatorCall, created, destroyed, read_recording
+from cann_shim.recording import CommunicatorCall, attempted, destroyed, read_recording
 from worlds.model import Group, RankReport, World, WorldReport
 
 _TESTS = Path(__file__).resolve().parent.parent
@@ -137,14 +137,15 @@ def _rank_report(raw: dict[str, Any], calls: list[CommunicatorCall]) -> RankRepo
     own = [call for call in calls if call.pid == pid]
     # A name may be used again after the group is gone: the n-th group has the n-th call.
     made: dict[str, list[CommunicatorCall]] = {}
-    for call in created(own):
+    for call in attempted(own):
         made.setdefault(call.group_name, []).append(call)
     groups = []
     for entry in raw.pop("groups"):
         name = _DEFAULT_GROUP_NAME if entry["name"] == "default" else entry["name"]
         call = made[name].pop(0) if made.get(name) else None
-        size = None if call is None else call.buffer_size_mb
-        mode = None if call is None else call.op_expansion_mode
+        succeeded = call is not None and call.result == 0
+        size = call.buffer_size_mb if succeeded else None
+        mode = call.op_expansion_mode if succeeded else None
         groups.append(Group(**entry, struct_mb=size, struct_op_expansion_mode=mode))
     gone = tuple(call.group_name for call in destroyed(own))
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items()}

@@ -72,7 +72,7 @@ def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:
         for source, target in ((null, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
         status = work()
-    except BaseException:  # noqa: BLE001  (a forked rank must never return into the server)
+    except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()

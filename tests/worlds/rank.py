@@ -78,6 +78,7 @@ class Rank:
         os.environ["CAM_HCCL_SHIM_LOG"] = str(self.folder / "communicators.jsonl")
         os.environ["SEAM_DOUBLE_GENERATION"] = self.world["generation"]
         self.environ_before = dict(os.environ)
+        stage.configure_logging()
         logger = logging.getLogger(PLUGIN_LOGGER)
         logger.addHandler(self.log)
         if self.world["log_level"]:

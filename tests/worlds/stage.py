@@ -25,6 +25,19 @@ def put_afd_plugin_on_path(folder: Path, upstream: str | None) -> None:
     sys.path[:0] = [str(site), upstream or str(_SEAM_DOUBLE)]
 
 
+def configure_logging() -> None:
+    """Give the ``vllm`` loggers the level and handler that a worker has at default settings.
+
+    vLLM 0.32 does so when a process starts its part; older ones do it on import.
+    """
+    from vllm import logger
+
+    if hasattr(logger, "configure_logging"):
+        from vllm.config.logging import LoggingConfig
+
+        logger.configure_logging(LoggingConfig())
+
+
 def vllm_config(
     world: dict[str, Any], connector: dict[str, Any], role: str, role_rank: int
 ) -> SimpleNamespace:
