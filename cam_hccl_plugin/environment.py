@@ -18,6 +18,9 @@ HCCL_BUFFSIZE = "HCCL_BUFFSIZE"
 LCCL_BUFFER_SIZE = "LCCL_BUFFER_SIZE"
 """Window that the CAM Async operators built from source believe in, in MB."""
 
+_MOST_DIGITS = 20
+"""Digits that are read; more do not fit 64 bits, and Python refuses to read some thousands."""
+
 
 @dataclass(frozen=True)
 class EnvironmentBuffer:
@@ -37,8 +40,11 @@ class EnvironmentBuffer:
 
 def leading_integer(text: str) -> int | None:
     """The integer that C's strtol reads at the start of ``text``, ``None`` if there is none."""
-    match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]+)", text)
-    return int(match.group(1)) if match else None
+    match = re.match(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]+)", text)
+    if match is None:
+        return None
+    sign, digits = match.groups()
+    return int(sign + digits[:_MOST_DIGITS])
 
 
 def read_buffsize(raw: str | None) -> EnvironmentBuffer:

@@ -104,6 +104,17 @@ class WindowCheck:
         """The shell line that a user could add by hand for every rank of this role."""
         return f"export {self.build.variable}={self.wanted_mib}"
 
+    @property
+    def _too_large_remedy(self) -> str:
+        size = max(self.believed_mib, self.wanted_mib)
+        grow = f'cam_hccl.group_buffer_size_mb {{"{self.group}": {size}}}'
+        if self.buffer_mib < self.wanted_mib:  # no value of the variable fits such a buffer
+            return f"set {grow}"
+        return (
+            f"lower {self.build.variable} to {self.wanted_mib}, or set {grow} or "
+            'cam_hccl.operator_window "follow"'
+        )
+
     def warnings(self) -> list[str]:
         """One sentence per fault: variable, numbers and remedy."""
         shown = f"{self.build.variable}={'unset' if self.raw is None else self.raw}"
@@ -121,9 +132,7 @@ class WindowCheck:
             found.append(
                 f"{belief}, but group {self.group} holds {self.buffer_mib} MB: dispatch-recv keeps "
                 f"a 32-byte progress record at the end of the window it believes in, which is "
-                f"beyond the buffer; lower {self.build.variable} to {self.wanted_mib}, or set "
-                f'cam_hccl.group_buffer_size_mb {{"{self.group}": {self.believed_mib}}} or '
-                'cam_hccl.operator_window "follow"'
+                f"beyond the buffer; {self._too_large_remedy}"
             )
         return found
 

@@ -42,7 +42,7 @@ class Fingerprint:
             if content["version"] != FINGERPRINT_VERSION:
                 return None
             return Fingerprint(Role(content["role"]), int(content["rank"]), dict(content["fields"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
 

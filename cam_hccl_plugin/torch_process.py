@@ -37,10 +37,10 @@ def exchange(group: Any, key: str, mine: str) -> str | None:
     try:
         store = torch.distributed.distributed_c10d._world.pg_map[group][1]
         value = store.compare_set(key, "", mine)
+        return value.decode() if isinstance(value, bytes) else str(value)
     except _STORE_ERRORS as error:
         LOGGER.debug("cam_hccl: roles not compared, the store cannot: %s", error)
         return None
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def hccl_groups() -> list[ProcessGroup]:

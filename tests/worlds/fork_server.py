@@ -26,8 +26,6 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _LISTENING_PORTS = range(12000, 32000)
-#: How long the other ranks may go on once one has failed: enough for a failure of their own.
-_GRACE_SECONDS = 2.0
 
 
 def _warm_up() -> None:
@@ -80,7 +78,7 @@ def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:
         os._exit(status)
 
 
-def _wait_for(pids: list[int], seconds: float) -> list[str]:
+def _wait_for(pids: list[int], seconds: float, grace: float = 0.0) -> list[str]:
     """Wait for all children, within limits; says of each how it ended.
 
     When one ends badly the others get a short grace, then they are killed, and so is
@@ -97,7 +95,7 @@ def _wait_for(pids: list[int], seconds: float) -> list[str]:
                 code = os.waitstatus_to_exitcode(status)
                 ends[pid] = "ok" if code == 0 else f"exit status {code}"
                 if code:
-                    deadline = min(deadline, time.monotonic() + _GRACE_SECONDS)
+                    deadline = min(deadline, time.monotonic() + grace)
         if time.monotonic() > deadline:
             for pid in pids:
                 if pid not in ends:
@@ -118,7 +116,7 @@ def _run_world(request: dict[str, Any], channel: int) -> dict[str, Any]:
         _fork(folder / f"rank{i}.log", channel, lambda i=i: rank.run(world, i, folder))
         for i in range(size)
     ]
-    return {"ends": _wait_for(pids, world["timeout_seconds"] + 5)}
+    return {"ends": _wait_for(pids, world["timeout_seconds"] + 5, world["grace_seconds"])}
 
 
 def _run_probe(request: dict[str, Any], channel: int) -> dict[str, Any]:

@@ -19,7 +19,9 @@ class Connector:
     """One connector that every rank of the world creates.
 
     ``tokens`` is ``max_num_batched_tokens`` of (Attention, FFN).  ``flag`` is
-    ``additional_config["cam_hccl"]`` of every rank; None leaves it out.
+    ``additional_config["cam_hccl"]`` of every rank; None leaves it out.  ``by_role`` overrides
+    fields for the ranks of one role, also ``num_attention_ranks`` and ``num_ffn_ranks``, which
+    are otherwise the world's.
     """
 
     name: str = ASYNC
@@ -32,6 +34,7 @@ class Connector:
     num_ubatches: int = 0
     tensor_parallel: int = 1
     gpu_memory_utilization: float = 0.9
+    by_role: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class World:
     options that hold this, or, when it is a text, options of that other type (``gloo``,
     ``dict``).  ``log_level`` is given to the logger ``vllm.cam_hccl``.  ``own_group`` is the HCCL
     group that a worker has before any connector.  ``upstream`` is the folder of a real checkout.
+    ``env_by_role`` adds to ``env``.  With ``one_port`` all groups but the own one meet at the same address.
+    ``grace_seconds`` is how long ranks may go on once another has failed.
     """
 
     attention_ranks: int = 2
@@ -58,6 +63,9 @@ class World:
     afd_before_plugins: bool = False
     upstream: str | None = None
     timeout_seconds: float = 60.0
+    env_by_role: dict[str, dict[str, str]] = field(default_factory=dict)
+    one_port: bool = False
+    grace_seconds: float = 2.0
 
     @property
     def size(self) -> int:
@@ -98,7 +106,8 @@ class RankReport:
 
     ``hccl_buffsize`` and ``environ_changed`` compare the environment before plugins are loaded
     (or after the last ``setenv``) with the end.  ``initialized`` has one entry for each ``init``
-    step, also a failed one.  ``destroyed`` lists groups whose communicator was destroyed.
+    step, also a failed one.  ``destroyed`` lists groups whose communicator was destroyed,
+    ``groups_left`` those that torch still knows in the end.
     """
 
     rank: int
@@ -112,6 +121,7 @@ class RankReport:
     initialized: tuple[bool, ...]
     caller_options_after: tuple[dict[str, Any], ...]
     destroyed: tuple[str, ...]
+    groups_left: tuple[str, ...]
     peak_rss_mib: float
     private_mib: float
 
@@ -135,7 +145,7 @@ class RankReport:
 
 @dataclass(frozen=True)
 class WorldReport:
-    """The reports of all ranks, Attention first."""
+    """The reports of all ranks, Attention first; a rank that was killed left none."""
 
     ranks: tuple[RankReport, ...]
     seconds: float

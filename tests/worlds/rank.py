@@ -5,7 +5,9 @@
 Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``destroy_all`` process groups; ``setenv`` a ``name`` to ``value`` (null removes it);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
-any connector's initialisation; ``leave`` ends the ranks of a ``role`` without a word.
+any connector's initialisation, with an ``hccl_config`` if one is given; ``operators`` registers
+operators without a kernel (``names``) in a ``namespace`` of ``torch.ops``; ``leave`` ends the
+ranks of a ``role`` without a word.
 ``"expect_error": true`` records the exception and goes on; ``"only": role`` leaves a step to the
 ranks of one role.  All ranks meet before each step.
 """
@@ -71,10 +73,11 @@ class Rank:
         self.environ_before: dict[str, str] = dict(os.environ)
         self.log = _Lines()
         self.groups = stage.GroupWatch()
+        self.libraries: list[Any] = []
 
     def prepare(self) -> None:
         """Environment, logging, plugins as vLLM loads them, the worker's own group."""
-        os.environ.update(self.world["env"])
+        os.environ.update(self.world["env"] | self.world["env_by_role"].get(self.role, {}))
         os.environ["CAM_HCCL_SHIM_LOG"] = str(self.folder / "communicators.jsonl")
         os.environ["SEAM_DOUBLE_GENERATION"] = self.world["generation"]
         self.environ_before = dict(os.environ)
@@ -155,6 +158,14 @@ class Rank:
             os.environ[step["name"]] = step["value"]
         self.environ_before = dict(os.environ)
 
+    def step_operators(self, step: dict[str, Any]) -> None:
+        from torch.library import Library
+
+        library = Library(step["namespace"], "FRAGMENT")
+        for name in step["names"]:
+            library.define(f"{name}(Tensor x) -> Tensor")
+        self.libraries.append(library)
+
     def step_leave(self, step: dict[str, Any]) -> None:
         if self.role == step["role"]:
             os._exit(3)
@@ -164,13 +175,15 @@ class Rank:
 
         connector = self.connectors[step["connector"]]
         module = sys.modules[type(connector).__module__]
+        port = self.world["ports"][0 if self.world["one_port"] else -1]
         group = module.init_afd_process_group(
             backend="hccl",
-            init_method=f"tcp://127.0.0.1:{self.world['ports'][-1]}",
+            init_method=f"tcp://127.0.0.1:{port}",
             world_size=self.world_size,
             rank=self.index,
             group_name=step["name"],
             timeout=timedelta(seconds=self.world["timeout_seconds"]),
+            pg_options=stage.hccl_options(step.get("hccl_config")),
         )
         group._get_backend(torch.device("npu")).get_hccl_comm_name(self.index)
         self.groups.read_back()
@@ -182,7 +195,8 @@ class Rank:
         try:
             getattr(self, f"step_{step['do']}")(step)
         except Exception as error:
-            self.errors.append(_described(step, error))
+            since_group = time.monotonic() - self.groups.last_created
+            self.errors.append(_described(step, error) | {"seconds_since_group": since_group})
             if not step.get("expect_error"):
                 raise
         else:
@@ -206,6 +220,7 @@ class Rank:
             ),
             "plugin_loaded": "cam_hccl_plugin" in sys.modules,
             "initialized": self.initialized,
+            "groups_left": stage.group_names(),
             "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "private_mib": stage.private_mib(),
         }

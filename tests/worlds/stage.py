@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -42,7 +43,8 @@ def vllm_config(
     world: dict[str, Any], connector: dict[str, Any], role: str, role_rank: int
 ) -> SimpleNamespace:
     """A stand-in for VllmConfig with the parts that a connector and the plugin may read."""
-    number = world["connectors"].index(connector)
+    number = 0 if world["one_port"] else world["connectors"].index(connector)
+    connector = connector | connector["by_role"].get(role, {})
     role_ranks = world[f"{role}_ranks"]
     tensor_parallel = connector["tensor_parallel"]
     additional: dict[str, Any] = {
@@ -51,8 +53,8 @@ def vllm_config(
             "role": role,
             "host": "127.0.0.1",
             "port": world["ports"][number],
-            "num_attention_ranks": world["attention_ranks"],
-            "num_ffn_ranks": world["ffn_ranks"],
+            "num_attention_ranks": connector.get("num_attention_ranks", world["attention_ranks"]),
+            "num_ffn_ranks": connector.get("num_ffn_ranks", world["ffn_ranks"]),
             "connector_extra_config": connector["extra"],
         }
     }
@@ -105,6 +107,7 @@ class GroupWatch:
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self.caller_options: list[Any] = []
+        self.last_created = time.monotonic()
         self._known: set[Any] = set()
 
     def start(self) -> None:
@@ -124,7 +127,9 @@ class GroupWatch:
                     "read_back": None,
                 }
             )
-            return original(*args, **kwargs)
+            made = original(*args, **kwargs)
+            self.last_created = time.monotonic()
+            return made
 
         distributed_c10d._new_process_group_helper = watched
 
@@ -173,6 +178,24 @@ def give_caller_options(connector: Any, world: dict[str, Any], watch: GroupWatch
         module.create_hccl_process_group_options = options_of_the_caller
     else:
         module.afd_process_group.hccl_options = options_of_the_caller
+
+
+def hccl_options(hccl_config: dict[str, Any] | None) -> Any:
+    """torch-npu's options that hold ``hccl_config``, or None."""
+    if hccl_config is None:
+        return None
+    import torch_npu
+
+    options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
+    options.hccl_config = dict(hccl_config)
+    return options
+
+
+def group_names() -> list[str]:
+    """The process groups that torch knows now."""
+    from torch.distributed import distributed_c10d
+
+    return [str(name) for name in distributed_c10d._world.pg_names.values()]
 
 
 def private_mib() -> float:
