@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cam_hccl_plugin import hccl_options, vllm_adapter
 from cam_hccl_plugin.connector_start import ConnectorStart, Decision
@@ -13,8 +13,10 @@ from cam_hccl_plugin.log import RankLog
 from cam_hccl_plugin.memory_guard import MemoryGuard
 from cam_hccl_plugin.model import Role
 from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
-from cam_hccl_plugin.plugin_host import PluginHost
 from cam_hccl_plugin.settings import Settings
+
+if TYPE_CHECKING:
+    from cam_hccl_plugin.plugin_host import PluginHost
 
 NO_AFD_WARNING = (
     "the cam_hccl flag is set, but no AFD configuration reached vLLM (additional_config has no "

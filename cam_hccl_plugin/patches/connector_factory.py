@@ -15,11 +15,11 @@ Delete when: upstream sizes its groups by role itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from cam_hccl_plugin import plugin_host, startup
+from cam_hccl_plugin import startup
 from cam_hccl_plugin.connector_start import ConnectorStart
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
@@ -31,15 +31,25 @@ from cam_hccl_plugin.patches.upstream import (
 )
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
 
+if TYPE_CHECKING:
+    from cam_hccl_plugin.plugin_host import PluginHost
+
 
 class CreateConnectorPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
     """Our wrapper, recognisable by type."""
 
 
+def _installed_host() -> PluginHost:
+    """The host with the installed extensions; imports pluggy, which an "off" never needs."""
+    from cam_hccl_plugin.plugin_host import build_host
+
+    return build_host()
+
+
 class FactoryPatch:
     """The installed patch; also keeps what it patched later, connector by connector."""
 
-    def __init__(self, host: Callable[[], plugin_host.PluginHost] = plugin_host.build_host) -> None:
+    def __init__(self, host: Callable[[], PluginHost] = _installed_host) -> None:
         self._host = host
         self._factory: type | None = None
         self._bindings: list[Any] = []
