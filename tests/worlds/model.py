@@ -47,8 +47,8 @@ class World:
     options that hold this, or, when it is a text, options of that other type (``gloo``,
     ``dict``).  ``log_level`` is given to the logger ``vllm.cam_hccl``.  ``own_group`` is the HCCL
     group that a worker has before any connector.  ``upstream`` is the folder of a real checkout.
-    ``env_by_role`` adds to ``env``.  With ``one_port`` all groups but the own one meet at the same address.
-    ``grace_seconds`` is how long ranks may go on once another has failed.
+    ``env_by_role`` adds to ``env``.  With ``one_port`` all groups but the own one meet at the
+    same address.  ``grace_seconds`` is how long ranks go on once another has failed.
     """
 
     attention_ranks: int = 2
