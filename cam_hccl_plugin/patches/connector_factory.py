@@ -46,6 +46,16 @@ def _installed_host() -> PluginHost:
     return build_host()
 
 
+class SizedInit:
+    """``init_afd_connector`` of one connector with its plan around it."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self._run = run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(*args, **kwargs)
+
+
 class FactoryPatch:
     """The installed patch; also keeps what it patched later, connector by connector."""
 
@@ -83,8 +93,8 @@ class FactoryPatch:
 
     def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         connector = wrapped(*args, **kwargs)
-        if not self._on:
-            return connector
+        if not self._on or isinstance(getattr(connector, INIT_CONNECTOR, None), SizedInit):
+            return connector  # off, or a second wrapper of ours below a foreign one was first
         vllm_config = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
         start = startup.prepare(
             connector,
@@ -104,9 +114,9 @@ class FactoryPatch:
             raise moved(f"a method {INIT_CONNECTOR} of {type(connector).__name__}", "none")
         self._bindings += process_group.install(type(connector))
 
-        def init_afd_connector(*args: Any, **kwargs: Any) -> Any:
+        def sized(*args: Any, **kwargs: Any) -> Any:
             if not self._on or getattr(connector, "is_initialized", False):
                 return init(*args, **kwargs)
             return start.initialise(lambda: init(*args, **kwargs), process_group.activated)
 
-        setattr(connector, INIT_CONNECTOR, init_afd_connector)
+        setattr(connector, INIT_CONNECTOR, SizedInit(sized))

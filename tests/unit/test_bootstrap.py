@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Arming, installing, and taking everything out again."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import SEAM_DOUBLE, Records, Stack, forget
+from fakes import async_config, camp2p_config
+from processes import HEAVY, run, write_tripwires
+
+from cam_hccl_plugin import bootstrap
+from cam_hccl_plugin.bootstrap import Installation
+from cam_hccl_plugin.errors import SeamError
+
+FACTORY = "afd_plugin.connectors.factory"
+
+
+def binding(stack: Stack) -> Any:
+    return vars(stack.factory)["create_connector"]
+
+
+class TestOrder:
+    def test_afd_may_be_imported_after_arming(
+        self, make_stack: Callable[[str], Stack], generation: str
+    ) -> None:
+        stack = make_stack(generation)
+        stack.installation.arm()
+        assert FACTORY not in sys.modules
+        stack.start(async_config())
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+
+    def test_afd_may_be_imported_before_arming(
+        self, make_stack: Callable[[str], Stack], generation: str
+    ) -> None:
+        stack = make_stack(generation)
+        stack.load_afd()
+        stack.module("connectors.npu.async_cam")
+        stack.installation.arm()
+        stack.start(async_config())
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+
+    def test_arming_twice_is_arming_once(
+        self, make_stack: Callable[[str], Stack], generation: str, records: Records
+    ) -> None:
+        stack = make_stack(generation)
+        original = binding(stack)
+        for _ in range(3):
+            stack.installation.arm()
+        assert binding(stack).__wrapped__ is original
+        stack.start(async_config())
+        assert len([i for i in records.infos if "groups=" in i]) == 1
+
+    def test_arming_again_below_a_foreign_wrapper_is_arming_once(
+        self, stack: Stack, records: Records
+    ) -> None:
+        ours = binding(stack)
+
+        def foreign(cls: Any, *args: Any, **kwargs: Any) -> Any:  # says nothing of what it wraps
+            return ours.__get__(None, cls)(*args, **kwargs)
+
+        stack.factory.create_connector = classmethod(foreign)
+        stack.installation.arm()
+        stack.start(async_config())
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+        assert len([i for i in records.infos if "groups=" in i]) == 1
+
+
+class TestUninstall:
+    def test_the_identical_objects_are_back(
+        self, make_stack: Callable[[str], Stack], generation: str
+    ) -> None:
+        stack = make_stack(generation)
+        factory = binding(stack)
+        modules = [stack.module(f"connectors.npu.{m}") for m in ("async_cam", "camp2p")]
+        functions = [m.init_afd_process_group for m in modules]
+        stack.installation.arm()
+        stack.start(async_config())
+        stack.start(camp2p_config())
+        assert binding(stack) is not factory
+        assert all(
+            m.init_afd_process_group is not f for m, f in zip(modules, functions, strict=True)
+        )
+        stack.installation.disarm()
+        assert binding(stack) is factory
+        assert isinstance(binding(stack), classmethod)
+        assert all(m.init_afd_process_group is f for m, f in zip(modules, functions, strict=True))
+
+    def test_while_installed_the_method_still_is_a_classmethod(self, stack: Stack) -> None:
+        connector = stack.factory.create_connector(0, 0, async_config())
+        assert type(connector).__name__ == "CAMAsyncAFDConnector"
+        through_keywords = stack.factory.create_connector(
+            rank=0, local_rank=0, vllm_config=async_config(), afd_config=None
+        )
+        assert "init_afd_connector" in vars(through_keywords)
+        assert stack.factory.create_connector.__name__ == "create_connector"
+
+    def test_afterwards_nothing_is_injected(self, stack: Stack, records: Records) -> None:
+        waiting = stack.create(camp2p_config())
+        stack.installation.disarm()
+        waiting.init_afd_connector()
+        stack.start(async_config())
+        assert stack.groups.sizes == {"afd": None, "p2p": None, "afd_async_cam": None}
+
+    def test_afterwards_the_flag_is_not_even_read(self, stack: Stack) -> None:
+        stack.installation.disarm()
+        stack.create(async_config(flag={"nonsense": 1}))
+
+    def test_twice_is_once(self, stack: Stack) -> None:
+        stack.installation.disarm()
+        before = binding(stack)
+        stack.installation.disarm()
+        assert binding(stack) is before
+
+    def test_a_foreign_wrapper_on_the_factory_stays_and_ours_goes_quiet(self, stack: Stack) -> None:
+        ours = binding(stack)
+        seen: list[str] = []
+
+        @functools.wraps(ours.__wrapped__.__func__)
+        def foreign(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append("foreign")
+            return ours.__get__(None, cls)(*args, **kwargs)
+
+        wrapper = classmethod(foreign)
+        stack.factory.create_connector = wrapper
+        stack.installation.disarm()
+        assert binding(stack) is wrapper
+        stack.start(async_config())
+        assert seen == ["foreign"]
+        assert stack.groups.sizes == {"afd_async_cam": None}
+
+    def test_a_foreign_wrapper_on_the_group_creation_stays_and_ours_goes_quiet(
+        self, stack: Stack
+    ) -> None:
+        module = stack.module("connectors.npu.async_cam")
+        stack.create(async_config())
+        ours = module.init_afd_process_group
+        seen: list[str] = []
+
+        def foreign(**kwargs: Any) -> Any:
+            seen.append(kwargs["group_name"])
+            return ours(**kwargs)
+
+        module.init_afd_process_group = foreign  # type: ignore[attr-defined]  # a module
+        stack.installation.disarm()
+        assert module.init_afd_process_group is foreign
+        stack.start(async_config())
+        assert seen == ["afd_async_cam"]
+        assert stack.groups.sizes == {"afd_async_cam": None}
+
+    def test_a_foreign_wrapper_on_the_group_creation_is_injected_through(
+        self, stack: Stack
+    ) -> None:
+        module = stack.module("connectors.npu.async_cam")
+        connector = stack.create(async_config())
+        ours = module.init_afd_process_group
+
+        def foreign(*, backend: Any, rank: Any, group_name: Any, pg_options: Any = None, **kw: Any):  # type: ignore[no-untyped-def]  # brevity
+            return ours(
+                backend=backend, rank=rank, group_name=group_name, pg_options=pg_options, **kw
+            )
+
+        module.init_afd_process_group = foreign  # type: ignore[attr-defined]  # a module
+        second = stack.create(async_config())
+        connector.init_afd_connector()
+        connector.close()
+        stack.groups.calls.clear()
+        second.init_afd_connector()
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+
+    def test_arming_again_injects_again(self, stack: Stack) -> None:
+        original = binding(stack).__wrapped__
+        stack.start(async_config()).close()
+        stack.installation.disarm()
+        stack.installation.arm()
+        assert binding(stack).__wrapped__ is original
+        stack.groups.calls.clear()
+        stack.start(async_config())
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+
+    def test_a_disarmed_installation_ignores_imports_to_come(
+        self, make_stack: Callable[[str], Stack], generation: str
+    ) -> None:
+        stack = make_stack(generation)
+        stack.installation.arm()
+        stack.installation.disarm()
+        assert isinstance(binding(stack), classmethod)
+
+
+class TestMovedFactory:
+    @pytest.fixture(params=["no class", "no method", "not a class"])
+    def module(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> types.ModuleType:
+        made = types.ModuleType(FACTORY)
+        if request.param == "no method":
+            made.AFDConnectorFactory = type("AFDConnectorFactory", (), {})  # type: ignore[attr-defined]  # a module
+        if request.param == "not a class":
+            made.AFDConnectorFactory = lambda: None  # type: ignore[attr-defined]  # a module
+        package = types.ModuleType("afd_plugin")
+        package.__version__ = "9.9"  # type: ignore[attr-defined]  # a module
+        forget("afd_plugin")
+        for name in ("afd_plugin", "afd_plugin.connectors"):
+            monkeypatch.setitem(sys.modules, name, package)
+        monkeypatch.setitem(sys.modules, FACTORY, made)
+        return made
+
+    def test_without_the_flag_nobody_hears_of_it(
+        self, module: types.ModuleType, records: Records
+    ) -> None:
+        Installation().arm()
+        assert records.above_debug == []
+
+    def test_it_is_kept_for_the_check_of_the_launch(self, module: types.ModuleType) -> None:
+        installation = Installation()
+        installation.arm()
+        problem = installation.seam_problem()
+        assert isinstance(problem, SeamError)
+        for words in ("AFDConnectorFactory.create_connector", FACTORY, "afd-plugin 9.9"):
+            assert words in str(problem)
+
+
+def test_a_factory_that_cannot_be_imported_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, FACTORY, None)
+    problem = Installation().seam_problem()
+    assert isinstance(problem, SeamError)
+    assert FACTORY in str(problem)
+
+
+def test_a_good_factory_is_no_problem(stack: Stack) -> None:
+    assert stack.installation.seam_problem() is None
+
+
+class TestModuleFunctions:
+    def test_they_serve_one_installation_of_the_process(
+        self, make_stack: Callable[[str], Stack], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stack = make_stack("a")
+        monkeypatch.setattr(bootstrap, "PROCESS", stack.installation)
+        original = binding(stack)
+        bootstrap.arm()
+        bootstrap.arm()
+        assert binding(stack).__wrapped__ is original
+        bootstrap.uninstall()
+        assert binding(stack) is original
+
+
+REGISTER = """
+import logging, sys
+logging.basicConfig(level=logging.INFO, format="LOG %(name)s %(message)s")
+import cam_hccl_plugin
+for _ in range(3):
+    cam_hccl_plugin.register()
+print("heavy:", [name for name in {heavy!r} if name in sys.modules])
+"""
+
+
+class TestRegister:
+    def test_it_imports_nothing_heavy_and_says_nothing(self, tmp_path: Any) -> None:
+        done = run("-c", REGISTER.format(heavy=HEAVY), path=(write_tripwires(tmp_path),))
+        assert done.stdout == "heavy: []\n"
+        assert done.stderr == ""
+        assert done.returncode == 0
+
+    @pytest.mark.parametrize("missing", ["wrapt", "pluggy"])
+    def test_it_never_raises_and_says_what_to_do(self, tmp_path: Any, missing: str) -> None:
+        code = f"import sys; sys.modules[{missing!r}] = None\n" + REGISTER.format(heavy=HEAVY)
+        done = run("-c", code, path=(write_tripwires(tmp_path),))
+        assert done.returncode == 0
+        assert done.stdout == "heavy: []\n"
+        if missing == "wrapt":
+            assert "LOG vllm.cam_hccl" in done.stderr
+            assert "reinstall cam-hccl-plugin" in done.stderr
+
+    @pytest.mark.parametrize("first", ["register", "afd"])
+    @pytest.mark.parametrize("generation", ["a", "b"])
+    def test_it_works_in_either_order_with_afd(self, first: str, generation: str) -> None:
+        steps = ["cam_hccl_plugin.register()", "import afd_plugin.connectors.factory"]
+        code = "import cam_hccl_plugin\n" + "\n".join(steps if first == "register" else steps[::-1])
+        code += """
+from afd_plugin.connectors.factory import AFDConnectorFactory
+before = vars(AFDConnectorFactory)["create_connector"]
+print(type(before).__name__, type(before.__wrapped__).__name__)
+cam_hccl_plugin.register()
+print(vars(AFDConnectorFactory)["create_connector"] is before)
+import sys
+print([name for name in ("torch", "torch_npu", "vllm") if name in sys.modules])
+"""
+        env = {"SEAM_DOUBLE_GENERATION": generation}
+        done = run("-c", code, path=(SEAM_DOUBLE,), env=env)
+        assert done.stdout.splitlines() == ["CreateConnectorPatch classmethod", "True", "[]"]
+        assert done.stderr == ""
+
+    def test_the_package_imports_nothing_that_can_fail(self, tmp_path: Any) -> None:
+        code = """
+import sys
+for name in ("pluggy", "wrapt"):
+    sys.modules[name] = None
+import cam_hccl_plugin
+print([n for n in sys.modules if n.startswith("cam_hccl_plugin")])
+"""
+        done = run("-c", code, path=(write_tripwires(tmp_path),))
+        assert done.stdout == "['cam_hccl_plugin']\n"
