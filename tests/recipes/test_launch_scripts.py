@@ -36,7 +36,9 @@ SCRIPT_NAMES = list(NEEDED)
 
 
 def _id(value: object) -> str | None:
-    return str(value) if isinstance(value, (Launch, Path)) else None
+    if isinstance(value, Path):
+        return str(value.relative_to(RECIPES))
+    return str(value) if isinstance(value, Launch) else None
 
 
 @pytest.fixture
@@ -247,6 +249,7 @@ _WRONG = [
     (ASYNC_FFN, "CAM_BUFFER_MB", "200}"),
     (ASYNC_FFN, "ASCEND_RT_VISIBLE_DEVICES", "0,1,2,3"),
     (ASYNC_FFN, "ASCEND_RT_VISIBLE_DEVICES", "0,0,2,3,4,5,6,7,8,9,10,11,12,13,14,15"),
+    (ASYNC_FFN, "ASCEND_RT_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,1500"),
     (CAMP2P_ATTENTION, "ATTENTION_RANKS", "32"),
     (CAMP2P_FFN, "ATTENTION_RANKS", "048"),
     (CAMP2P_ATTENTION, "INPUT_LENGTH", "16k"),
