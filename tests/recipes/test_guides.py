@@ -268,7 +268,18 @@ def test_numbers_of_one_size_for_both_roles(capsys: pytest.CaptureFixture[str]) 
         roles = _plan(capsys, *_plan_arguments(guide), "--scope", "group")["roles"]
         (size,) = {roles[role]["selected_mb"] for role in roles}
         section = guide.read_text().split("## One size for both roles")[1].split("\n## ")[0]
-        assert f"`CAM_BUFFER_MB={size}`" in section
+        wanted = f"({size} MB" if guide == ASYNC_GUIDE else f"`CAM_BUFFER_MB={size}`"
+        assert wanted in section
+
+
+def test_fixed_sizes_of_the_async_guide_cover_every_window() -> None:
+    sizes = re.findall(r"`?CAM_BUFFER_MB=(\d+)", ASYNC_GUIDE.read_text())
+    assert sizes
+    for size in sizes:
+        command = needed(ASYNC_FFN).with_variables(CAM_BUFFER_MB=size).command()
+        machine = Machine(builds=(BINARY_BUILD, SOURCE_BUILD))
+        _, lines = start_worker(WorkerArguments.of(command), machine)
+        assert [line for line in lines if not line.startswith("INFO ")] == []
 
 
 def test_derived_sizes_in_the_window_section(capsys: pytest.CaptureFixture[str]) -> None:
