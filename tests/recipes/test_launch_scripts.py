@@ -151,7 +151,7 @@ def test_async_roles_follow_the_published_topology() -> None:
                 "attn_ranks_per_dp": 8,
                 "async_moe_ubatching": True,
                 "async_moe_num_ubatches": 2,
-                "async_moe_split": "token",
+                "async_moe_split": "request",
             },
         }
     sizes = ("--data-parallel-size", "--tensor-parallel-size")

@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source=../../../launch.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../../launch.sh"
 
-: "${API_PORT:=8000}" "${AFD_PORT:=1239}" "${ASYNC_MOE_SPLIT:=token}" "${CAM_OPERATOR_WINDOW:=follow}"
+: "${API_PORT:=8000}" "${AFD_PORT:=1239}" "${ASYNC_MOE_SPLIT:=request}" "${CAM_OPERATOR_WINDOW:=follow}"
 : "${MAX_NUM_BATCHED_TOKENS:=8192}" "${MAX_MODEL_LEN:=8192}" "${MAX_NUM_SEQS:=8}"
 
 require_model "full DeepSeek-V3.2 W8A8 weights"
