@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan
@@ -42,8 +43,8 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
         if guard is None
         else {
             "short": guard.short,
-            "outside_mb": float(guard.outside_bytes / MiB),
-            "ratio_need_mb": float(guard.ratio_need_bytes / MiB),
+            "outside_mb": _number(guard.outside_bytes / MiB),
+            "ratio_need_mb": _number(guard.ratio_need_bytes / MiB),
             "groups_need_mb": guard.groups_need_bytes // MiB,
             "largest_utilization": None
             if guard.best_utilization_percent is None
@@ -52,6 +53,11 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
         "warnings": list(role.warnings),
         "notes": [*role.plan.notes, *([role.plan.floor_note] if role.plan.floor_note else [])],
     }
+
+
+def _number(value: Fraction) -> int | float:
+    """For JSON: whole where whole, of any size."""
+    return value.numerator if value.denominator == 1 else float(value)
 
 
 def as_text(result: DeploymentPlan) -> str:
