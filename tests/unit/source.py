@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ PACKAGE = "cam_hccl_plugin"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Dotted name below the package (``""`` for the package itself) to its file."""
     found = {}
@@ -23,6 +25,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
 def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), str(file))
 
@@ -42,6 +45,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             yield from _walk(child)
 
 
+@functools.cache
 def imports(file: Path) -> set[str]:
     """Absolute names of everything imported, inside functions too; types excepted."""
     found: set[str] = set()
