@@ -53,6 +53,7 @@ def add_parser(commands: Any) -> None:
     _add_model(parser)
     _add_deployment(parser)
     _add_sizing(parser)
+    _add_memory(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--strict", action="store_true", help="exit with 3 if anything warns")
@@ -93,6 +94,10 @@ def _add_deployment(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of FFN; CAMP2P: A x batch / F. CAM Async needs the same value on both roles",
     )
+    _add_splits(group)
+
+
+def _add_splits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--npus-per-dp-group",
         type=_positive,
@@ -136,6 +141,9 @@ def _add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scope", choices=SCOPES, default=default.scope, help="(default: %(default)s)"
     )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
     memory = parser.add_argument_group("device memory")
     memory.add_argument(
         "--device-memory-gib",

@@ -134,8 +134,7 @@ def test_files_and_functions_stay_small(name: str) -> None:
     for node in ast.walk(tree(file)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or 0) - node.lineno + 1
-            limit = 40 if not name.startswith("cli") else 60
-            assert length <= limit, f"{node.name} has {length} lines"
+            assert length <= 40, f"{node.name} has {length} lines"
 
 
 @every_module
