@@ -92,6 +92,18 @@ def plan_deployment(arguments: argparse.Namespace) -> DeploymentPlan:
             "CAMP2pAFDConnector, any class whose name starts with CAM, and what an installed "
             "extension claims"
         )
+    inputs = _inputs(arguments, claim)
+    requests = _requests(host, arguments.connector, claim, settings, inputs)
+    roles = {}
+    for role in Role:
+        plan = plan_buffers(requests[role])
+        host.plan_ready(plan)
+        roles[role] = _role_plan(plan, inputs[role], settings, arguments)
+    buffsize = arguments.hccl_buffsize
+    return DeploymentPlan(arguments.connector, claim.kind, settings, roles, buffsize)
+
+
+def _inputs(arguments: argparse.Namespace, claim: ConnectorClaim) -> dict[Role, SizingInputs]:
     topology = Topology(
         attention_ranks=arguments.attention_ranks,
         ffn_ranks=arguments.ffn_ranks,
@@ -109,29 +121,19 @@ def plan_deployment(arguments: argparse.Namespace) -> DeploymentPlan:
             f"same max_num_batched_tokens on both roles, Attention has {tokens[Role.ATTENTION]}; "
             "leave the option out"
         )
-    quant = arguments.dynamic_quant
-    shape = arguments.model_shape
-    inputs = {role: SizingInputs(shape, topology, tokens[role], quant) for role in Role}
-    requests = _requests(host, arguments.connector, claim, topology, settings, inputs)
-    roles = {}
-    for role in Role:
-        plan = plan_buffers(requests[role])
-        host.plan_ready(plan)
-        roles[role] = _role_plan(plan, inputs[role], settings, arguments)
-    buffsize = arguments.hccl_buffsize
-    return DeploymentPlan(arguments.connector, claim.kind, settings, roles, buffsize)
+    shape, quant = arguments.model_shape, arguments.dynamic_quant
+    return {role: SizingInputs(shape, topology, tokens[role], quant) for role in Role}
 
 
 def _requests(
     host: PluginHost,
     connector: str,
     claim: ConnectorClaim,
-    topology: Topology,
     settings: Settings,
     inputs: dict[Role, SizingInputs],
 ) -> dict[Role, PlanRequest]:
     needs = {role: host.role_need(claim, role, inputs[role]) for role in Role}
-    listed = host.describe_groups(claim, topology)
+    listed = host.describe_groups(claim, inputs[Role.ATTENTION].topology)
     return {
         role: PlanRequest(
             connector=connector,

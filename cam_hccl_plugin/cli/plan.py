@@ -53,6 +53,7 @@ def add_parser(commands: Any) -> None:
     _add_model(parser)
     _add_deployment(parser)
     _add_sizing(parser)
+    _add_memory(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--strict", action="store_true", help="exit with 3 if anything warns")
@@ -93,6 +94,10 @@ def _add_deployment(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of FFN; CAMP2P: A x batch / F. CAM Async needs the same value on both roles",
     )
+    _add_splits(group)
+
+
+def _add_splits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--npus-per-dp-group",
         type=_positive,
@@ -136,6 +141,9 @@ def _add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scope", choices=SCOPES, default=default.scope, help="(default: %(default)s)"
     )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
     memory = parser.add_argument_group("device memory")
     memory.add_argument(
         "--device-memory-gib",
@@ -215,11 +223,12 @@ def load_model_shape(path: Path) -> ModelShape:
     remedy = f"give {flags} instead of --model"
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        places = candidates(config)
+    except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f"--model: cannot read {file}: {error}; {remedy}") from error
     if not isinstance(config, dict):
         raise PlanError(f"--model: {file} holds no JSON object; {remedy}")
-    shape, problem = read_shape(candidates(config), f"--model {file}", remedy)
+    shape, problem = read_shape(places, f"--model {file}", remedy)
     if shape is None:
         raise PlanError(problem)
     return shape
@@ -236,10 +245,12 @@ def _checked(check: Callable[[str], Any], allowed: str) -> Callable[[str], Any]:
     return convert
 
 
-def _integer(low: int, high: int | None) -> Callable[[str], int]:
+def _integer(low: int, high: int) -> Callable[[str], int]:
     def check(text: str) -> int:
+        if not (text.isascii() and text.isdigit()):  # int() takes spaces, signs and underscores
+            raise ValueError(text)
         value = int(text, 10)
-        if value < low or (high is not None and value > high):
+        if not low <= value <= high:
             raise ValueError(text)
         return value
 
@@ -248,8 +259,8 @@ def _integer(low: int, high: int | None) -> Callable[[str], int]:
 
 def _ratio(low: Fraction, high: Fraction | None) -> Callable[[str], Any]:
     def check(text: str) -> Fraction:
-        value = exact(text)
-        if "/" in text or value < low or (high is not None and value > high):
+        value = exact(float(text))  # as JSON delivers it; a fraction or a huge exponent is none
+        if value < low or (high is not None and value > high):
             raise ValueError(text)
         return value
 
@@ -257,6 +268,6 @@ def _ratio(low: Fraction, high: Fraction | None) -> Callable[[str], Any]:
     return _checked(check, span)
 
 
-_positive = _checked(_integer(1, None), "a positive integer")
+_positive = _checked(_integer(1, 2**63 - 1), "a positive integer of at most 63 bits")
 _buffer = _checked(_integer(1, MAX_BUFFER_MIB), f"an integer from 1 to {MAX_BUFFER_MIB} (MB)")
 _zero_or_one = _checked(lambda text: bool(_integer(0, 1)(text)), "0 or 1")

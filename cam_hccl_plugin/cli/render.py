@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan
@@ -44,8 +45,8 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
         if guard is None
         else {
             "short": guard.short,
-            "outside_mb": float(guard.outside_bytes / MiB),
-            "ratio_need_mb": float(guard.ratio_need_bytes / MiB),
+            "outside_mb": _number(guard.outside_bytes / MiB),
+            "ratio_need_mb": _number(guard.ratio_need_bytes / MiB),
             "groups_need_mb": guard.groups_need_bytes // MiB,
             "largest_utilization": None
             if guard.best_utilization_percent is None
@@ -74,6 +75,11 @@ def _verdict(check: WindowCheck) -> str:
     if check.too_small:
         return "too small"
     return "too large" if check.too_large else "ok"
+
+
+def _number(value: Fraction) -> int | float:
+    """For JSON: whole where whole, of any size."""
+    return value.numerator if value.denominator == 1 else float(value)
 
 
 def as_text(result: DeploymentPlan) -> str:

@@ -21,7 +21,7 @@ from cam_hccl_plugin.plugin_host import PluginHost, build_host
 
 SEAM_DOUBLE = Path(__file__).resolve().parent.parent / "seam_double"
 
-settings.register_profile("unit", deadline=None, derandomize=True)
+settings.register_profile("unit", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("unit")
 
 
