@@ -190,6 +190,7 @@ class ConnectorStart:
                 raw=variables[build.variable],
                 buffer_mib=group.effective_mib,
                 operator_bytes=plan.need.operator_bytes if plan.need else None,
+                source=group.planned.source,
             ).warnings()
         ]
 
