@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cam_hccl_plugin import hccl_options, torch_process, vllm_adapter
-from cam_hccl_plugin.errors import InjectionError
+from cam_hccl_plugin.errors import InjectionError, PlanError
 from cam_hccl_plugin.injector import CreatedGroup, Injection
 from cam_hccl_plugin.ledger import (
     FROM_CALLER,
@@ -27,7 +27,7 @@ from cam_hccl_plugin.operator_window import WindowCheck, followed_mib
 from cam_hccl_plugin.planning import size_warnings
 from cam_hccl_plugin.report import startup_line
 from cam_hccl_plugin.role_match import Fingerprint, mismatch, take_fingerprint
-from cam_hccl_plugin.settings import Settings
+from cam_hccl_plugin.settings import MAX_BUFFER_MIB, Settings
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,16 @@ class ConnectorStart:
                 'operator_window "follow": no known build of the CAM Async operators is loaded, '
                 f"group {planned.name} keeps {planned.size_mib} MB"
             )
-        size = followed_mib(planned.size_mib, builds, vllm_adapter.window_variables())
+        variables = vllm_adapter.window_variables()
+        size = followed_mib(planned.size_mib, builds, variables)
         if size == planned.size_mib:
             return planned
+        if size > MAX_BUFFER_MIB:
+            found = ", ".join(f"{b.variable}={variables[b.variable]}" for b in builds)
+            raise PlanError(
+                f'operator_window "follow": group {planned.name} would need {size} MB ({found}) '
+                f"and HCCL takes at most {MAX_BUFFER_MIB}; correct the variable"
+            )
         followed = replace(planned, size_mib=size, effective_mib=size, source=SizeSource.FOLLOWED)
         known = plan.groups or (planned,)
         self._guard.check(
@@ -183,6 +190,7 @@ class ConnectorStart:
                 raw=variables[build.variable],
                 buffer_mib=group.effective_mib,
                 operator_bytes=plan.need.operator_bytes if plan.need else None,
+                source=group.planned.source,
             ).warnings()
         ]
 

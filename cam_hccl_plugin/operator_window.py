@@ -18,7 +18,7 @@ from cam_hccl_plugin.environment import (
     leading_integer,
     read_buffsize,
 )
-from cam_hccl_plugin.model import MiB, Role
+from cam_hccl_plugin.model import MiB, Role, SizeSource
 from cam_hccl_plugin.operators import MAX_WINDOW_MIB
 from cam_hccl_plugin.sizing import buffer_mib
 
@@ -69,7 +69,10 @@ BUILDS = (BINARY_BUILD, SOURCE_BUILD)
 
 @dataclass(frozen=True)
 class WindowCheck:
-    """One build's window in one group of one role; sizes in MiB, the need in bytes."""
+    """One build's window in one group of one role; sizes in MiB, the need in bytes.
+
+    ``source`` is where the buffer's size came from: it decides which remedy has an effect.
+    """
 
     build: OperatorBuild
     role: Role
@@ -77,6 +80,7 @@ class WindowCheck:
     raw: str | None
     buffer_mib: int
     operator_bytes: int | None
+    source: SizeSource = SizeSource.DERIVED
 
     @property
     def believed_mib(self) -> int:
@@ -107,13 +111,16 @@ class WindowCheck:
     @property
     def _too_large_remedy(self) -> str:
         size = max(self.believed_mib, self.wanted_mib)
-        grow = f'cam_hccl.group_buffer_size_mb {{"{self.group}": {size}}}'
-        if self.buffer_mib < self.wanted_mib:  # no value of the variable fits such a buffer
-            return f"set {grow}"
-        return (
-            f"lower {self.build.variable} to {self.wanted_mib}, or set {grow} or "
-            'cam_hccl.operator_window "follow"'
-        )
+        remedies = []
+        if self.buffer_mib >= self.wanted_mib:  # no value of the variable fits a smaller buffer
+            remedies.append(f"lower {self.build.variable} to {self.wanted_mib}")
+        if self.source is SizeSource.CALLER:
+            remedies.append(f"set hccl_buffer_size in connector_extra_config to {size}")
+        else:
+            remedies.append(f'set cam_hccl.group_buffer_size_mb {{"{self.group}": {size}}}')
+        if self.source is SizeSource.DERIVED:
+            remedies.append('set cam_hccl.operator_window "follow"')
+        return ", or ".join(remedies)
 
     def warnings(self) -> list[str]:
         """One sentence per fault: variable, numbers and remedy."""

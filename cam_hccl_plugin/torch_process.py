@@ -53,13 +53,13 @@ def hccl_groups() -> list[ProcessGroup]:
 
     try:
         world = torch.distributed.distributed_c10d._world
-        groups = list(world.pg_map.items())
         return [
             ProcessGroup(
                 str(world.pg_names[group]), len(world.pg_group_ranks[group]), _own_size(group)
             )
-            for group, (backend, _) in groups
-            if is_hccl(backend)
+            for group, (backend, _) in list(world.pg_map.items())
+            # A group made without naming a backend is "undefined" in the first table.
+            if is_hccl(backend) or is_hccl(world.pg_backend_config.get(group))
         ]
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise InjectionError(f"{type(error).__name__}: {error}") from error

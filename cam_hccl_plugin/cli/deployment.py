@@ -195,6 +195,7 @@ def _windows(plan: BufferPlan, arguments: argparse.Namespace) -> tuple[WindowChe
             else str(given[build.variable]),
             buffer_mib=group.effective_mib,
             operator_bytes=plan.need.operator_bytes if plan.need else None,
+            source=group.source,
         )
         for build in BUILDS
         for group in plan.groups

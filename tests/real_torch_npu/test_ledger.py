@@ -21,7 +21,8 @@ def _steps(*groups):
     return ({"do": "create", "connector": 0}, *others, {"do": "init", "connector": 0})
 
 
-_OTHERS = ({"name": "mine", "hccl_config": {"hccl_buffer_size": 77}}, {"name": "plain"})
+_MIXED = {"name": "mixed", "backend": "cpu:gloo,npu:hccl"}
+_OTHERS = ({"name": "mine", "hccl_config": {"hccl_buffer_size": 77}}, {"name": "plain"}, _MIXED)
 
 
 def _tables(rank, level="INFO"):
@@ -43,7 +44,7 @@ def _structs(rank):
     return {
         "0" if group.name == "default" else group.name: group.struct_mb
         for group in rank.groups
-        if group.backend == "hccl"
+        if "hccl" in group.backend
     }
 
 
@@ -63,9 +64,10 @@ def test_sizes_are_those_that_hccl_received(warmed, connector, env):
         origins = {name: origin for name, (_, _, origin, _) in lines.items()}
         assert origins.pop("0") == unsized
         assert origins.pop("plain") == unsized
+        assert origins.pop("mixed") == unsized
         assert origins.pop("mine") == "caller's options"
         assert set(origins.values()) == {"cam_hccl"}
-        assert set(origins) == set(rank.sizes()) - {"mine", "plain"}
+        assert set(origins) == set(rank.sizes()) - {"mine", "plain", "mixed"}
         assert lines["0"][:2] == (3, 333 if env else 200)
         assert lines["mine"][1] == 77
 

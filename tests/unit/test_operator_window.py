@@ -17,6 +17,7 @@ from cam_hccl_plugin.model import (
     MiB,
     ModelShape,
     Role,
+    SizeSource,
     SizingInputs,
     Topology,
 )
@@ -168,6 +169,16 @@ def test_a_buffer_below_the_need_is_not_called_cured_by_lowering_the_variable() 
     assert "tiling failed" in small
     assert "lower LCCL_BUFFER_SIZE" not in large
     assert '"afd_async_cam": 100' in large
+
+
+def test_a_remedy_that_the_size_s_origin_would_undo_is_not_named() -> None:
+    (fixed,) = _check(raw="409", source=SizeSource.GROUP).warnings()
+    assert '{"afd_async_cam": 409}' in fixed
+    assert "follow" not in fixed
+    (callers,) = _check(raw="409", source=SizeSource.CALLER).warnings()
+    assert "hccl_buffer_size in connector_extra_config to 409" in callers
+    assert "cam_hccl." not in callers
+    assert "lower LCCL_BUFFER_SIZE to 408" in callers
 
 
 def test_the_public_note() -> None:

@@ -78,8 +78,10 @@ def test_hccl_groups_are_listed_in_order_with_their_own_size(torch: TorchDouble)
     torch.make("afd", Options(139), ranks=32)
     torch.make("mixed", backend="cpu:gloo,npu:hccl")
     torch.make("p2p", backend="nccl")
+    torch.make("unnamed", backend="undefined", backend_config="cpu:gloo,npu:hccl")
+    torch.make("cpu_only", backend="undefined", backend_config="cpu:gloo")
     found = [(g.name, g.ranks, g.size_mib) for g in torch_process.hccl_groups()]
-    assert found == [("0", 8, None), ("afd", 32, 139), ("mixed", 2, None)]
+    assert found == [("0", 8, None), ("afd", 32, 139), ("mixed", 2, None), ("unnamed", 2, None)]
 
 
 def test_a_torch_that_keeps_its_groups_elsewhere_is_one_error(torch: TorchDouble) -> None:

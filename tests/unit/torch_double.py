@@ -53,7 +53,9 @@ class TorchDouble:
     """Modules ``torch`` and ``torch_npu``, and what was done with the groups."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, total_bytes: int = 2**36) -> None:
-        self.world = types.SimpleNamespace(pg_map={}, pg_names={}, pg_group_ranks={})
+        self.world = types.SimpleNamespace(
+            pg_map={}, pg_names={}, pg_group_ranks={}, pg_backend_config={}
+        )
         self.closed: list[str] = []
         self.torch: Any = types.ModuleType("torch")
         self.torch.device = lambda name: name
@@ -71,12 +73,19 @@ class TorchDouble:
         monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
 
     def make(
-        self, name: str, options: Any = None, ranks: int = 2, backend: str = "hccl", store: Any = 0
+        self,
+        name: str,
+        options: Any = None,
+        ranks: int = 2,
+        backend: str = "hccl",
+        store: Any = 0,
+        backend_config: str | None = None,
     ) -> Group:
         """A group that torch knows from now on."""
         group = Group(name, options)
         self.world.pg_map[group] = (backend, store)
         self.world.pg_names[group] = name
+        self.world.pg_backend_config[group] = backend_config or backend
         self.world.pg_group_ranks[group] = {rank: rank for rank in range(ranks)}
         return group
 

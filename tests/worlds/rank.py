@@ -5,9 +5,9 @@
 Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``destroy_all`` process groups; ``setenv`` a ``name`` to ``value`` (null removes it);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
-any connector's initialisation, with an ``hccl_config`` if one is given; ``operators`` registers
-operators without a kernel (``names``) in a ``namespace`` of ``torch.ops``; ``leave`` ends the
-ranks of a ``role`` without a word.
+any connector's initialisation, with a ``backend`` and an ``hccl_config`` if given;
+``operators`` registers operators without a kernel (``names``) in a ``namespace`` of
+``torch.ops``; ``leave`` ends the ranks of a ``role`` without a word.
 ``"expect_error": true`` records the exception and goes on; ``"only": role`` leaves a step to the
 ranks of one role.  All ranks meet before each step.
 """
@@ -177,7 +177,7 @@ class Rank:
         module = sys.modules[type(connector).__module__]
         port = self.world["ports"][0 if self.world["one_port"] else -1]
         group = module.init_afd_process_group(
-            backend="hccl",
+            backend=step.get("backend", "hccl"),
             init_method=f"tcp://127.0.0.1:{port}",
             world_size=self.world_size,
             rank=self.index,
