@@ -34,6 +34,17 @@ def test_the_callers_size_wins_in_async(warmed, env):
     check_sizes(report, _both({"afd_async_cam": 333}))
 
 
+def test_a_size_that_only_the_callers_options_hold_wins_and_they_are_handed_on(warmed):
+    caller = {"hccl_buffer_size": 444, "hccl_op_expansion_mode": 3}
+    world = World(2, 1, (_async_connector(),), generation="b", caller_hccl_config=caller)
+    report = warmed.run(world)
+    check_sizes(report, _both({"afd_async_cam": 444}))
+    for rank in report.ranks:
+        (group,) = hccl_groups(rank)
+        assert group.requested == caller
+        assert group.struct_op_expansion_mode == 3
+
+
 def test_a_callers_size_below_the_derived_one_is_warned_of(warmed):
     connector = _async_connector(hccl_buffer_size=333)
     assert _DERIVED["ffn"] < 333 < _DERIVED["attention"]
