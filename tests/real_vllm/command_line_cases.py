@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""Command lines that users write, each after the options of the tiny model."""
+"""Command lines that users write, each after the options of a tiny model."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Case:
 
     argv: tuple[str, ...]
     afd_plugin: bool = False
+
+    @property
+    def model(self) -> str:
+        """The tiny model; the double's connectors, as upstream's, read ``n_routed_experts`` only."""
+        return "glm4_moe" if self.afd_plugin else "qwen3_moe"
 
 
 CASES = {

@@ -11,14 +11,11 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from command_line_cases import CASES
 from launching import SEAM_DOUBLE, run_script
 
 ENTRY_POINT_GROUP = "vllm.general_plugins"
@@ -43,25 +40,33 @@ def _real_vllm() -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the tiny models ``qwen3_moe`` and ``glm4_moe``."""
+    work = tmp_path_factory.mktemp("tiny_models")
+    run_script("tiny_model.py", [str(work)], work, timeout_s=180).require_success()
+    return work
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_models: Path) -> Path:
     """Directory of a tiny Qwen3-MoE model."""
-    work = tmp_path_factory.mktemp("tiny_model")
-    run_script("tiny_model.py", [str(work / "model")], work, timeout_s=120).require_success()
-    return work / "model"
+    return tiny_models / "qwen3_moe"
 
 
 @pytest.fixture(scope="session")
 def command_lines(
-    tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+    tiny_models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """Report of parse_command_lines.py on every case of command_line_cases.py."""
-    from command_line_cases import CASES
-
     work = tmp_path_factory.mktemp("command_lines")
-    base = ["--model", str(tiny_model), "--load-format", "dummy", "--skip-tokenizer-init"]
+    base = ["--load-format", "dummy", "--skip-tokenizer-init"]
     base += ["--enforce-eager", "--max-model-len", "128", "--max-num-batched-tokens", "256"]
     cases = [
-        {"name": name, "argv": [*base, *case.argv], "afd": case.afd_plugin}
+        {
+            "name": name,
+            "argv": ["--model", str(tiny_models / case.model), *base, *case.argv],
+            "afd": case.afd_plugin,
+        }
         for name, case in CASES.items()
     ]
     (work / "cases.json").write_text(json.dumps({"cases": cases}))

@@ -21,6 +21,7 @@ _INHERITED_BUT_STEERING = ("PYTHONPATH", "VLLM_PLUGINS", "VLLM_LOGGING_LEVEL", "
 class Finished:
     """What a process left: exit status (None: killed at the timeout) and all it printed."""
 
+    pid: int
     status: int | None
     output: str
 
@@ -72,7 +73,7 @@ def run_script(
             status = None
         finally:
             _end_group(process)
-    return Finished(status, log.read_text(encoding="utf-8", errors="replace"))
+    return Finished(process.pid, status, log.read_text(encoding="utf-8", errors="replace"))
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

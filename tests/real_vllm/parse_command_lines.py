@@ -9,6 +9,7 @@ Arguments: a JSON file ``{"cases": [{"name", "argv", "afd"}]}`` and the file to 
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import logging
 import os
@@ -16,16 +17,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+GROUP = "vllm.general_plugins"
 
-class Recorder(logging.Handler):
-    """Keeps what the plugin logs."""
+
+class Recorder:
+    """Keeps what the plugin logs; not a handler, vLLM configures those anew at will."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.lines: list[str] = []
+        self._make = logging.getLogRecordFactory()
+        logging.setLogRecordFactory(self)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.levelname} {record.getMessage()}")
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        if record.name == "vllm.cam_hccl":
+            self.lines.append(f"{record.levelname} {record.getMessage()}")
+        return record
 
 
 def plain(value: Any) -> Any:
@@ -42,12 +49,13 @@ def register_as_vllm_does() -> dict[str, Any]:
     import vllm.engine.arg_utils  # noqa: F401 - what every vLLM process has imported by then
     from vllm.plugins import load_plugins_by_group
 
+    points = importlib.metadata.entry_points(group=GROUP)
+    for point in points:
+        if point.name != "cam_hccl":
+            point.load()  # what other plugins import is not ours
     before = set(sys.modules)
-    found = load_plugins_by_group("vllm.general_plugins")
-    found["cam_hccl"]()
+    load_plugins_by_group(GROUP)["cam_hccl"]()
     added = sorted(set(sys.modules) - before)
-
-    import importlib.metadata
 
     import cam_hccl_plugin
 
@@ -110,7 +118,6 @@ def main() -> None:
     environ_before = dict(os.environ)
     report: dict[str, Any] = {"registration": register_as_vllm_does(), "cases": {}}
     recorder = Recorder()
-    logging.getLogger("vllm.cam_hccl").addHandler(recorder)
     for case in (c for c in cases if not c["afd"]):
         report["cases"][case["name"]] = run_case(case["argv"], case["afd"], recorder)
     import afd_plugin  # noqa: F401 - the seam double, as if its own entry point had loaded it
