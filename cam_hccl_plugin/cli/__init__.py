@@ -1,37 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""The ``cam-hccl`` command."""
+"""The ``cam-hccl`` command.
+
+A subcommand's module is imported only when it is the one that runs.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from cam_hccl_plugin import __version__
 from cam_hccl_plugin.errors import CamHcclError
 
-EXIT_OK, EXIT_BAD_INPUT, EXIT_WARNED = 0, 2, 3
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_WARNED = 0, 1, 2, 3
+
+COMMANDS = {
+    "plan": "both roles' buffers, from numbers or from the vllm serve commands",
+    "sweep": "buffers over a range of tokens or ranks, and the largest tokens that fit",
+    "doctor": "check this environment: versions, entry point, seam, variables",
+}
+"""Subcommands, each a module of this package with ``add_arguments`` and ``run``, and their help."""
+
+_EPILOG = """examples:
+  cam-hccl plan --connector CAMAsyncAFDConnector --model-shape deepseek-v3.2 \\
+    --attention-ranks 16 --ffn-ranks 16 --max-num-batched-tokens 8192 --npus-per-dp-group 8
+  cam-hccl plan -- vllm serve /models/DeepSeek-V3.2 --max-num-batched-tokens 8192 ...
+  DRY_RUN=1 bash attention.sh | cam-hccl plan -
+  cam-hccl sweep --help
+  cam-hccl doctor
+
+exit status: 0; 1 if doctor finds a failure; 2 for bad input; 3 with --strict if anything warns
+"""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of ``cam-hccl`` with all its subcommands."""
-    from cam_hccl_plugin.cli import plan
-
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """The parser of ``cam-hccl``; only the subcommand called ``command`` has its options."""
     parser = argparse.ArgumentParser(
         prog="cam-hccl",
-        description="Size the HCCL buffers of CAM connectors (AFD on Ascend NPUs) before a launch.",
-        epilog="Example: cam-hccl plan --help",
+        description="Size the HCCL buffers of CAM connectors (AFD on Ascend NPUs) before a launch. "
+        "Needs no NPU and no vLLM.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"cam-hccl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    plan.add_parser(commands)
+    for name, summary in COMMANDS.items():
+        subparser = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == command:
+            module = importlib.import_module(f"cam_hccl_plugin.cli.{name}")
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0, 2 for bad input, 3 with ``--strict`` where something warns."""
-    arguments = build_parser().parse_args(argv)
+    """Run the command; 0, 1 for a failed check, 2 for bad input, 3 with ``--strict``."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    rest = words[words.index("--") :] if "--" in words else []
+    words = words[: len(words) - len(rest)]
+    parser = build_parser(words[0] if words else "")
+    arguments = parser.parse_args(words)
+    arguments.after_dashes = rest
     try:
         return int(arguments.run(arguments))
     except CamHcclError as error:
@@ -40,3 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output is gone; the interpreter would complain
         return EXIT_OK
+    except KeyboardInterrupt:
+        print("cam-hccl: interrupted", file=sys.stderr)
+        return EXIT_BAD_INPUT

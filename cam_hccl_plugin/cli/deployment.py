@@ -1,33 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""Plans both roles of one deployment, with the same rules as a worker."""
+"""Plans the roles of one deployment, with the same rules as a worker."""
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
 
-from cam_hccl_plugin.environment import HCCL_BUFFSIZE, LCCL_BUFFER_SIZE
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.memory import GuardReport, cannot_fit, check_guard
 from cam_hccl_plugin.model import (
     AREAS_PER_COMMUNICATOR,
+    HCCL_DEFAULT_MIB,
     BufferPlan,
     ConnectorClaim,
     ConnectorIdentity,
-    MiB,
     PlannedGroup,
     Role,
     RoleNeed,
     SizingInputs,
-    Topology,
 )
 from cam_hccl_plugin.operator_window import BUILDS, WindowCheck
 from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
-from cam_hccl_plugin.plugin_host import PluginHost, build_host
+from cam_hccl_plugin.plugin_host import PluginHost
 from cam_hccl_plugin.settings import Settings
 from cam_hccl_plugin.sizing import buffer_mib
-from cam_hccl_plugin.vllm_adapter import window_variables
+
+DEFAULT_UTILIZATION = Fraction(9, 10)
+"""``gpu_memory_utilization`` where nobody gives one; vLLM's own default differs by version."""
+
+
+@dataclass(frozen=True)
+class RoleLaunch:
+    """Everything that decides the buffers of one role.
+
+    ``caller_mib`` is a size given to the connector itself, ``environment_mib`` what a group
+    without a size gets, ``variables`` the raw values of the operators' window variables.
+    """
+
+    settings: Settings
+    inputs: SizingInputs
+    caller_mib: int | None = None
+    environment_mib: int = HCCL_DEFAULT_MIB
+    utilization: Fraction = DEFAULT_UTILIZATION
+    variables: Mapping[str, str | None] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One or both roles of a deployment; ``hccl_buffsize_mib`` is today's practice to compare.
+
+    ``sized_apart`` says that each role plans alone, as a worker does; otherwise each knows
+    the other's need (``cam-hccl plan --scope group`` from numbers).
+    """
+
+    identity: ConnectorIdentity
+    claim: ConnectorClaim
+    roles: Mapping[Role, RoleLaunch]
+    device_memory_bytes: int | None = None
+    hccl_buffsize_mib: int | None = None
+    sized_apart: bool = False
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,12 +71,17 @@ class RolePlan:
     """One role: its plan, its inputs, and what the memory guard says."""
 
     plan: BufferPlan
-    inputs: SizingInputs
+    launch: RoleLaunch
     published_mib: int
     guard: GuardReport | None
     saved_mib: int | None
     windows: tuple[WindowCheck, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def inputs(self) -> SizingInputs:
+        """What the sizes were computed from."""
+        return self.launch.inputs
 
     @property
     def need(self) -> RoleNeed:
@@ -57,142 +98,125 @@ class RolePlan:
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """Both roles of a deployment."""
+    """The planned roles of a deployment."""
 
-    connector: str
-    kind: str
-    settings: Settings
+    deployment: Deployment
     roles: dict[Role, RolePlan]
-    hccl_buffsize_mib: int | None
+
+    @property
+    def connector(self) -> str:
+        """Class name of the connector."""
+        return self.deployment.identity.class_name
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, of Attention where the roles have different ones."""
+        return next(iter(self.roles.values())).launch.settings
 
     @property
     def warnings(self) -> list[str]:
-        """Every warning once, with the role in front."""
-        return [f"{role.value}: {w}" for role, plan in self.roles.items() for w in plan.warnings]
+        """Every warning once, with the role in front where it is one role's."""
+        of_roles = [
+            f"{role.value}: {w}" for role, plan in self.roles.items() for w in plan.warnings
+        ]
+        return [*self.deployment.warnings, *of_roles]
 
 
-def plan_deployment(arguments: argparse.Namespace) -> DeploymentPlan:
-    """Plan both roles from parsed arguments.
+def claim_connector(host: PluginHost, identity: ConnectorIdentity, label: str) -> ConnectorClaim:
+    """The claim on a connector.
 
     Raises:
-        PlanError: the connector is not CAM-type, or a size cannot be decided.
+        PlanError: it is not CAM-type; ``label`` says where its name was given.
     """
-    settings = Settings(
-        sizing=arguments.sizing,
-        headroom=arguments.headroom,
-        scope=arguments.scope,
-        memory_guard_ratio=arguments.memory_guard_ratio,
-    )
-    host = build_host()
-    identity = ConnectorIdentity(arguments.connector, (arguments.connector,))
     claim = host.claim_connector(identity)
     if claim is None:
         raise PlanError(
-            f"--connector {arguments.connector} is not CAM-type: allowed are CAMAsyncAFDConnector, "
+            f"{label} {identity.class_name} is not CAM-type: allowed are CAMAsyncAFDConnector, "
             "CAMP2pAFDConnector, any class whose name starts with CAM, and what an installed "
             "extension claims"
         )
-    inputs = _inputs(arguments, claim)
-    requests = _requests(host, arguments.connector, claim, settings, inputs)
+    return claim
+
+
+def plan_roles(host: PluginHost, deployment: Deployment) -> dict[Role, BufferPlan]:
+    """The bare plans, without any check of device memory.
+
+    Raises:
+        PlanError: a size cannot be decided.
+    """
+    claim, launches = deployment.claim, deployment.roles
+    needs = {r: host.role_need(claim, r, launch.inputs) for r, launch in launches.items()}
+    plans = {}
+    for role, launch in launches.items():
+        known: Mapping[Role, RoleNeed] = needs
+        if deployment.sized_apart:
+            both = claim.tokens_shared and launch.settings.scope == "group"
+            wanted = tuple(Role) if both else (role,)
+            known = {r: host.role_need(claim, r, launch.inputs) for r in wanted}
+        plans[role] = plan_buffers(
+            PlanRequest(
+                connector=deployment.identity.class_name,
+                claim=claim,
+                listed=host.describe_groups(claim, launch.inputs.topology),
+                role=role,
+                settings=launch.settings,
+                needs=known,
+                caller_mib=launch.caller_mib,
+                environment_mib=launch.environment_mib,
+            )
+        )
+    return plans
+
+
+def plan_deployment(host: PluginHost, deployment: Deployment) -> DeploymentPlan:
+    """Plan the roles and check them against the device.
+
+    Raises:
+        PlanError: a size cannot be decided, or the groups cannot fit the device.
+    """
     roles = {}
-    for role in Role:
-        plan = plan_buffers(requests[role])
+    for role, plan in plan_roles(host, deployment).items():
         host.plan_ready(plan)
-        roles[role] = _role_plan(plan, inputs[role], settings, arguments)
-    buffsize = arguments.hccl_buffsize
-    return DeploymentPlan(arguments.connector, claim.kind, settings, roles, buffsize)
+        roles[role] = _role_plan(plan, deployment.roles[role], deployment)
+    return DeploymentPlan(deployment, roles)
 
 
-def _inputs(arguments: argparse.Namespace, claim: ConnectorClaim) -> dict[Role, SizingInputs]:
-    topology = Topology(
-        attention_ranks=arguments.attention_ranks,
-        ffn_ranks=arguments.ffn_ranks,
-        num_ubatches=arguments.num_ubatches,
-        attn_ranks_per_dp=arguments.attn_ranks_per_dp or arguments.npus_per_dp_group,
-        npus_per_dp_group=arguments.npus_per_dp_group,
-    )
-    tokens = {
-        Role.ATTENTION: arguments.max_num_batched_tokens,
-        Role.FFN: arguments.ffn_max_num_batched_tokens or arguments.max_num_batched_tokens,
-    }
-    if claim.tokens_shared and len(set(tokens.values())) > 1:
-        raise PlanError(
-            f"--ffn-max-num-batched-tokens {tokens[Role.FFN]}: {arguments.connector} needs the "
-            f"same max_num_batched_tokens on both roles, Attention has {tokens[Role.ATTENTION]}; "
-            "leave the option out"
-        )
-    shape, quant = arguments.model_shape, arguments.dynamic_quant
-    return {role: SizingInputs(shape, topology, tokens[role], quant) for role in Role}
-
-
-def _requests(
-    host: PluginHost,
-    connector: str,
-    claim: ConnectorClaim,
-    settings: Settings,
-    inputs: dict[Role, SizingInputs],
-) -> dict[Role, PlanRequest]:
-    needs = {role: host.role_need(claim, role, inputs[role]) for role in Role}
-    listed = host.describe_groups(claim, inputs[Role.ATTENTION].topology)
-    return {
-        role: PlanRequest(
-            connector=connector,
-            claim=claim,
-            listed=listed,
-            role=role,
-            settings=settings,
-            needs=needs,
-        )
-        for role in Role
-    }
-
-
-def _role_plan(
-    plan: BufferPlan, inputs: SizingInputs, settings: Settings, arguments: argparse.Namespace
-) -> RolePlan:
+def _role_plan(plan: BufferPlan, launch: RoleLaunch, deployment: Deployment) -> RolePlan:
     buffers = [group.effective_mib for group in plan.groups or (plan.fallback,)]
-    warnings = list(plan.warnings)
-    disagreement = npus_disagreement(plan.role, inputs.topology)
+    warnings = [*launch.remarks, *plan.warnings]
+    disagreement = npus_disagreement(plan.role, launch.inputs.topology)
     if disagreement:
         warnings.append(disagreement)
     guard = None
-    if arguments.device_memory_gib is not None:
-        total = int(arguments.device_memory_gib * 1024 * MiB)
+    if deployment.device_memory_bytes is not None:
+        total, settings = deployment.device_memory_bytes, launch.settings
         too_large = cannot_fit(total, buffers)
         if too_large:
             raise PlanError(f"{plan.role.value}: {too_large}")
-        utilization = arguments.gpu_memory_utilization
-        guard = check_guard(total, utilization, settings.memory_guard_ratio, buffers)
+        guard = check_guard(total, launch.utilization, settings.memory_guard_ratio, buffers)
         if guard.short:
             warnings.append(str(guard))
     saved = None
-    if arguments.hccl_buffsize is not None:
-        before = AREAS_PER_COMMUNICATOR * arguments.hccl_buffsize * len(buffers)
+    if deployment.hccl_buffsize_mib is not None:
+        before = AREAS_PER_COMMUNICATOR * deployment.hccl_buffsize_mib * len(buffers)
         saved = before - plan.device_memory_mib
     if plan.need is None:
         raise PlanError(f"the {plan.role.value} need is unknown")
-    published = buffer_mib(plan.need.published_bytes, settings.headroom)
-    windows = _windows(plan, arguments)
-    return RolePlan(plan, inputs, published, guard, saved, windows, tuple(warnings))
+    published = buffer_mib(plan.need.published_bytes, launch.settings.headroom)
+    windows = _windows(plan, launch)
+    return RolePlan(plan, launch, published, guard, saved, windows, tuple(warnings))
 
 
-def _windows(plan: BufferPlan, arguments: argparse.Namespace) -> tuple[WindowCheck, ...]:
-    """Both operator builds against each group of both roles, from the flags or the environment."""
+def _windows(plan: BufferPlan, launch: RoleLaunch) -> tuple[WindowCheck, ...]:
+    """Both operator builds against each group of both roles, as their variables are set."""
     if not plan.claim.async_operators:
         return ()
-    given = {
-        HCCL_BUFFSIZE: arguments.hccl_buffsize,
-        LCCL_BUFFER_SIZE: arguments.lccl_buffer_size,
-    }
-    environment = window_variables()
     return tuple(
         WindowCheck(
             build=build,
             role=plan.role,
             group=group.name,
-            raw=environment[build.variable]
-            if given[build.variable] is None
-            else str(given[build.variable]),
+            raw=launch.variables.get(build.variable),
             buffer_mib=group.effective_mib,
             operator_bytes=plan.need.operator_bytes if plan.need else None,
             source=group.source,
@@ -201,3 +225,10 @@ def _windows(plan: BufferPlan, arguments: argparse.Namespace) -> tuple[WindowChe
         for group in plan.groups
         if group.request.spans_roles
     )
+
+
+def window_verdict(check: WindowCheck) -> str:
+    """One or two words on a window check."""
+    if check.too_small:
+        return "too small"
+    return "too large" if check.too_large else "ok"

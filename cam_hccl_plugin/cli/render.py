@@ -1,85 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""A deployment plan as text for eyes and as JSON."""
+"""A deployment plan as text for eyes."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
-from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan
+from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan, window_verdict
+from cam_hccl_plugin.cli.memory_bar import memory_bars
 from cam_hccl_plugin.ledger import LedgerEntry, ledger_table
 from cam_hccl_plugin.model import MiB, Role
-from cam_hccl_plugin.operator_window import WindowCheck
 from cam_hccl_plugin.report import decimal_text
 
-_LABEL = {Role.ATTENTION: "Attention", Role.FFN: "FFN"}
-
-
-def as_json(result: DeploymentPlan) -> dict[str, Any]:
-    """The plan as one JSON object; sizes in MB (MiB) end in ``_mb``, bytes in ``_bytes``."""
-    return {
-        "connector": result.connector,
-        "kind": result.kind,
-        "sizing": result.settings.sizing,
-        "headroom": decimal_text(result.settings.headroom),
-        "scope": result.settings.scope,
-        "roles": {role.value: _role_json(plan) for role, plan in result.roles.items()},
-        "warnings": result.warnings,
-    }
-
-
-def _role_json(role: RolePlan) -> dict[str, Any]:
-    guard = role.guard
-    return {
-        "published_bytes": role.need.published_bytes,
-        "published_mb": role.published_mib,
-        "operator_bytes": role.need.operator_bytes,
-        "selected_mb": role.plan.selected_mib,
-        "groups": {group.name: group.effective_mib for group in role.groups},
-        "device_memory_mb": role.plan.device_memory_mib,
-        "npus_per_dp_group": role.need.npus_per_dp_group,
-        "max_num_batched_tokens": role.inputs.max_num_batched_tokens,
-        "saved_mb": role.saved_mib,
-        "memory_guard": None
-        if guard is None
-        else {
-            "short": guard.short,
-            "outside_mb": _number(guard.outside_bytes / MiB),
-            "ratio_need_mb": _number(guard.ratio_need_bytes / MiB),
-            "groups_need_mb": guard.groups_need_bytes // MiB,
-            "largest_utilization": None
-            if guard.best_utilization_percent is None
-            else guard.best_utilization_percent / 100,
-        },
-        "operator_windows": [_window_json(check) for check in role.windows],
-        "warnings": list(role.warnings),
-        "notes": [*role.plan.notes, *([role.plan.floor_note] if role.plan.floor_note else [])],
-    }
-
-
-def _window_json(check: WindowCheck) -> dict[str, Any]:
-    return {
-        "build": check.build.name,
-        "variable": check.build.variable,
-        "value": check.raw,
-        "believed_mb": check.believed_mib,
-        "group": check.group,
-        "verdict": _verdict(check),
-        "warnings": check.warnings(),
-        "export": check.export_line,
-    }
-
-
-def _verdict(check: WindowCheck) -> str:
-    if check.too_small:
-        return "too small"
-    return "too large" if check.too_large else "ok"
-
-
-def _number(value: Fraction) -> int | float:
-    """For JSON: whole where whole, of any size."""
-    return value.numerator if value.denominator == 1 else float(value)
+ROLE_LABEL = {Role.ATTENTION: "Attention", Role.FFN: "FFN"}
 
 
 def as_text(result: DeploymentPlan) -> str:
@@ -95,10 +26,11 @@ def as_text(result: DeploymentPlan) -> str:
         f"scope {result.settings.scope}",
         "",
     ]
-    rows = [["", *(_LABEL[role.plan.role] for role in roles)]]
+    rows = [["", *(ROLE_LABEL[role.plan.role] for role in roles)]]
     rows += [[label, *(cell(role) for role in roles)] for label, cell in _ROWS]
-    if result.hccl_buffsize_mib is not None:
-        label = f"saved against HCCL_BUFFSIZE={result.hccl_buffsize_mib}"
+    today = result.deployment.hccl_buffsize_mib
+    if today is not None:
+        label = f"saved against HCCL_BUFFSIZE={today}"
         rows.append([label, *(f"{role.saved_mib} MB" for role in roles)])
     if any(role.guard for role in roles):
         rows.append(["memory guard", *(_guard_cell(role) for role in roles)])
@@ -112,7 +44,9 @@ def as_text(result: DeploymentPlan) -> str:
         )
         for row in rows
     ]
-    return "\n".join([*head, *table, *_communicators(result), *_windows(result), *_remarks(result)])
+    bars = memory_bars([(ROLE_LABEL[r], plan) for r, plan in result.roles.items()])
+    sections = [bars, _communicators(result), _windows(result), _remarks(result)]
+    return "\n".join([*head, *table, *(line for section in sections for line in section)])
 
 
 def _communicators(result: DeploymentPlan) -> list[str]:
@@ -131,7 +65,7 @@ def _communicators(result: DeploymentPlan) -> list[str]:
             for group in plan.groups
         ]
         table = ledger_table(entries).splitlines()
-        lines += ["", f"HCCL communicators of an {_LABEL[role]} rank", *table]
+        lines += ["", f"HCCL communicators of an {ROLE_LABEL[role]} rank", *table]
     return lines
 
 
@@ -145,10 +79,10 @@ def _windows(result: DeploymentPlan) -> list[str]:
         rows.append(
             [
                 check.build.name,
-                _LABEL[check.role],
+                ROLE_LABEL[check.role],
                 shown,
                 f"{check.believed_mib} MB",
-                _verdict(check),
+                window_verdict(check),
             ]
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -159,8 +93,8 @@ def _windows(result: DeploymentPlan) -> list[str]:
     lines = [
         line
         for check in checks
-        if _verdict(check) != "ok"
-        for line in (f"# {check.build.name}, {_LABEL[check.role]} ranks", check.export_line)
+        if window_verdict(check) != "ok"
+        for line in (f"# {check.build.name}, {ROLE_LABEL[check.role]} ranks", check.export_line)
     ]
     if lines:
         lines = ["", "lines that you could add by hand for the build that you run:", *lines]
@@ -174,6 +108,7 @@ def _remarks(result: DeploymentPlan) -> list[str]:
         for note in (*plan.plan.notes, plan.plan.floor_note)
         if note
     ]
+    notes = [*(f"note: {note}" for note in result.deployment.notes), *notes]
     remarks = [*notes, *(f"warning: {warning}" for warning in result.warnings)]
     return ["", *remarks] if remarks else []
 
