@@ -33,9 +33,9 @@ _impl = pluggy.HookimplMarker(PROJECT_NAME)
 def cam_hccl_claim_connector(connector: ConnectorIdentity) -> ConnectorClaim | None:
     """Claim the two public connectors, their subclasses, and every class named ``CAM*``."""
     if ASYNC_CLASS in connector.base_names:
-        return ConnectorClaim(ASYNC, tokens_shared=True)
+        return ConnectorClaim(ASYNC, tokens_shared=True, async_operators=True)
     if CAMP2P_CLASS in connector.base_names:
-        return ConnectorClaim(CAMP2P)
+        return ConnectorClaim(CAMP2P, ubatches_shared=True)
     if any(name.startswith("CAM") for name in connector.base_names):
         return ConnectorClaim(GENERIC)
     return None

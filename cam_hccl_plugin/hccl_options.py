@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from cam_hccl_plugin.errors import InjectionError
+from cam_hccl_plugin.log import LOGGER
 
 BUFFER_KEY = "hccl_buffer_size"
 """Key of the buffer size, in MB, in ``ProcessGroupHCCL.Options().hccl_config``."""
@@ -103,10 +104,16 @@ def read_back(group: Any) -> Any:
 
 
 def close_group(group: Any) -> None:
-    """Destroy a group that must not be used, so that its name is free again."""
+    """Destroy a group that must not be used, so that its name is free again.
+
+    An error is on its way already: a failure to close is logged and does not replace it.
+    """
     import torch
 
-    torch.distributed.destroy_process_group(group)
+    try:
+        torch.distributed.destroy_process_group(group)
+    except (AssertionError, AttributeError, RuntimeError, ValueError) as error:
+        LOGGER.warning("cam_hccl: a group could not be closed: %s", error)
 
 
 def device_total_bytes() -> int:

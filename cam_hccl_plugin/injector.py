@@ -33,11 +33,13 @@ class OptionsAdapter(Protocol):
 class CreatedGroup:
     """One HCCL group that went through: its plan, and the size that its options hold.
 
-    ``held_mib`` was read back, but for a group left alone: there it is the caller's own.
+    ``held_mib`` was read back, but for a group left alone: there it is the caller's own,
+    if any. ``rank`` is this process's rank in the group.
     """
 
     planned: PlannedGroup
     held_mib: Any
+    rank: int = 0
 
     @property
     def effective_mib(self) -> int:
@@ -46,13 +48,25 @@ class CreatedGroup:
 
 
 class Injection:
-    """Sizes the groups of one connector while it initialises."""
+    """Sizes the groups of one connector while it initialises.
+
+    ``adjust`` may raise a planned size at the last moment, ``on_created`` looks at each
+    group that went through; what they raise stops the start.
+    """
 
     def __init__(
-        self, plan: BufferPlan, settings: Settings, options: OptionsAdapter, upstream: str
+        self,
+        plan: BufferPlan,
+        settings: Settings,
+        options: OptionsAdapter,
+        upstream: str,
+        adjust: Callable[[PlannedGroup], PlannedGroup] = lambda planned: planned,
+        on_created: Callable[[Any, CreatedGroup], None] = lambda group, created: None,
     ) -> None:
         self.plan = plan
         self.upstream = upstream
+        self._adjust = adjust
+        self._on_created = on_created
         self.created: list[CreatedGroup] = []
         self._settings = settings
         self._options = options
@@ -77,23 +91,23 @@ class Injection:
         self._options.check_options(name, given)
         explicit = self._options.explicit_size(given)
         if planned.source is SizeSource.LEFT_ALONE:
-            group = create(*args, **kwargs)
-            self.created.append(CreatedGroup(planned, explicit))
-            return group
+            created = CreatedGroup(planned, explicit, kwargs["rank"])
+            return self._recorded(create(*args, **kwargs), created)
         if explicit is not None:
             planned = replace(planned, source=SizeSource.CALLER)
             group = create(*args, **kwargs)
-            return self._verified(group, planned, explicit)
-        size_mib = planned.size_mib
-        if size_mib is None:
+            return self._verified(group, CreatedGroup(planned, explicit, kwargs["rank"]))
+        if planned.size_mib is None:
             raise PlanError(
                 f"{self.plan.connector} creates group {name}, its size cannot be derived and no "
                 "fixed size covers it; set cam_hccl.buffer_size_mb or group_buffer_size_mb"
             )
-        planned = replace(planned, source=planned.size_source)  # the caller gave none after all
+        planned = replace(planned, source=planned.size_source, effective_mib=planned.size_mib)
+        planned = self._adjust(planned)  # the caller gave no size after all
+        size_mib = planned.effective_mib
         options = self._options.sized_options(size_mib, given)
         group = create(*args, **{**kwargs, "pg_options": options})
-        return self._verified(group, planned, size_mib)
+        return self._verified(group, CreatedGroup(planned, size_mib, kwargs["rank"]))
 
     def finish(self) -> None:
         """After-the-fact checks, once the connector has initialised.
@@ -124,17 +138,26 @@ class Injection:
                 return group
         return plan_unlisted(self.plan, self._settings, name)
 
-    def _verified(self, group: Any, planned: PlannedGroup, wanted: Any) -> Any:
+    def _verified(self, group: Any, created: CreatedGroup) -> Any:
         """Read the size back; a group that holds another one is closed before the error."""
         try:
             held = self._options.read_back(group)
-            if held != wanted:
+            if held != created.held_mib:
                 raise InjectionError(
-                    f"group {planned.name} was created with {wanted} MB and torch-npu holds "
-                    f"{held!r}; the size did not arrive, this stack is not supported"
+                    f"group {created.planned.name} was created with {created.held_mib} MB and "
+                    f"torch-npu holds {held!r}: the size did not arrive, this stack is not "
+                    "supported"
                 )
         except CamHcclError:
             self._options.close_group(group)
             raise
-        self.created.append(CreatedGroup(planned, held))
+        return self._recorded(group, created)
+
+    def _recorded(self, group: Any, created: CreatedGroup) -> Any:
+        try:
+            self._on_created(group, created)
+        except CamHcclError:
+            self._options.close_group(group)
+            raise
+        self.created.append(created)
         return group

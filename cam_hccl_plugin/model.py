@@ -109,11 +109,15 @@ class ConnectorClaim:
     """The answer to "is this connector CAM-type?".
 
     ``kind`` names the rules that apply. ``tokens_shared`` says that both roles must run
-    with the same ``max_num_batched_tokens``, so that each can compute the other's size.
+    with the same ``max_num_batched_tokens``, so that each can compute the other's size;
+    ``ubatches_shared`` that they must count the same ubatches; ``async_operators`` that the
+    connector runs the CAM Async operators, some builds of which believe in a window size.
     """
 
     kind: str
     tokens_shared: bool = False
+    ubatches_shared: bool = False
+    async_operators: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class SizeSource(str, enum.Enum):
     LEFT_ALONE = "group_buffer_size_mb null"
     FIXED = "buffer_size_mb"
     DERIVED = "derived"
+    FOLLOWED = "raised to the operator window"
     UNKNOWN = "not known"
 
 

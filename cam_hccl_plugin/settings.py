@@ -29,6 +29,8 @@ MAX_BUFFER_MIB = 2**32 - 2
 
 SIZINGS = ("auto", "published", "operator")
 SCOPES = ("role", "group")
+OPERATOR_WINDOWS = ("scoped", "follow")
+ON_MISMATCH = ("error", "warn")
 ON_MEMORY_SHORTAGE = ("warn", "error")
 MIN_HEADROOM, MAX_HEADROOM = Fraction(1), Fraction(10)
 
@@ -52,6 +54,9 @@ class Settings:
     memory_guard_ratio: Fraction = DEFAULT_GUARD_RATIO
     on_memory_shortage: str = "warn"
     scope: str = "role"
+    operator_window: str = "scoped"
+    on_mismatch: str = "error"
+    ledger: bool = True
 
 
 class _Rejected(Exception):
@@ -239,6 +244,12 @@ def _dynamic_quant(value: Any) -> bool:
     return bool(value)
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _Rejected(value, "true or false")
+    return value
+
+
 _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
     {
         "sizing": ("sizing", _choice(SIZINGS)),
@@ -250,6 +261,9 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "memory_guard_ratio": ("memory_guard_ratio", _number(Fraction(0), None)),
         "on_memory_shortage": ("on_memory_shortage", _choice(ON_MEMORY_SHORTAGE)),
         "scope": ("scope", _choice(SCOPES)),
+        "operator_window": ("operator_window", _choice(OPERATOR_WINDOWS)),
+        "on_mismatch": ("on_mismatch", _choice(ON_MISMATCH)),
+        "ledger": ("ledger", _flag),
     }
 )
 

@@ -5,25 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from cam_hccl_plugin import vllm_adapter
-from cam_hccl_plugin.errors import InjectionError, PlanError
-from cam_hccl_plugin.injector import Injection, OptionsAdapter
-from cam_hccl_plugin.log import LOGGER, RankLog
-from cam_hccl_plugin.memory import GuardReport, cannot_fit, check_guard
-from cam_hccl_plugin.model import (
-    BufferPlan,
-    ConnectorClaim,
-    ConnectorIdentity,
-    Role,
-    SizingInputs,
-)
-from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers, size_warnings
-from cam_hccl_plugin.plugin_host import PluginHost
-from cam_hccl_plugin.report import startup_line
+from cam_hccl_plugin import hccl_options, vllm_adapter
+from cam_hccl_plugin.connector_start import ConnectorStart, Decision
+from cam_hccl_plugin.log import RankLog
+from cam_hccl_plugin.memory_guard import MemoryGuard
+from cam_hccl_plugin.model import Role
+from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
 from cam_hccl_plugin.settings import Settings
+
+if TYPE_CHECKING:
+    from cam_hccl_plugin.plugin_host import PluginHost
 
 NO_AFD_WARNING = (
     "the cam_hccl flag is set, but no AFD configuration reached vLLM (additional_config has no "
@@ -32,136 +25,23 @@ NO_AFD_WARNING = (
 )
 
 
-class StackAdapter(OptionsAdapter, Protocol):
-    """:mod:`cam_hccl_plugin.hccl_options` as a start uses it."""
-
-    def device_total_bytes(self) -> int: ...
-
-
-class ConnectorStart:
-    """One CAM connector of this process, from its construction to its running groups."""
-
-    def __init__(
-        self,
-        injection: Injection,
-        inputs: SizingInputs | None,
-        settings: Settings,
-        guard: _MemoryGuard,
-        log: RankLog,
-    ) -> None:
-        self.injection = injection
-        self._inputs = inputs
-        self._settings = settings
-        self._guard = guard
-        self._log = log
-
-    def initialise(
-        self,
-        init: Callable[..., Any],
-        activate: Callable[[Injection], AbstractContextManager[None]],
-    ) -> Any:
-        """Run the connector's own ``init`` with the injection active, then check and report.
-
-        An exception of ``init`` passes through as it is, with the plan as a note.
-        """
-        self.injection.created.clear()
-        try:
-            with activate(self.injection):
-                result = init()
-            self.injection.finish()
-        except Exception as error:
-            self._add_context(error)
-            raise
-        self._report()
-        return result
-
-    def _report(self) -> None:
-        plan, created = self.injection.plan, self.injection.created
-        for group in created:
-            for warning in size_warnings(plan, group.planned, group.effective_mib):
-                if warning not in plan.warnings:
-                    self._log.warning(warning)
-        self._guard.check([group.effective_mib for group in created])
-        sizes = [(g.planned.name, g.effective_mib, g.planned.source) for g in created]
-        environment = str(vllm_adapter.environment_buffer())
-        self._log.info(startup_line(plan, sizes, self._inputs, self._settings, environment))
-
-    def _add_context(self, error: Exception) -> None:
-        plan = self.injection.plan
-        planned = plan.groups or (plan.fallback,)
-        wanted = ", ".join(f"{g.name}={g.effective_mib}MB ({g.source.value})" for g in planned)
-        done = ", ".join(g.planned.name for g in self.injection.created) or "none"
-        context = (
-            f"cam_hccl: {plan.connector} (role {plan.role.value}) failed to initialise; planned "
-            f"groups: {wanted}; created before the failure: {done}; they take "
-            f"{plan.device_memory_mib} MB of device memory in all; "
-            f"HCCL_BUFFSIZE={vllm_adapter.environment_buffer()}"
-        )
-        if hasattr(error, "add_note"):  # Python 3.11
-            error.add_note(context)
-        LOGGER.error("%s: %s", context, error)
-
-
-class _MemoryGuard:
-    """Warns once per connector; raises instead where the user asked for it."""
-
-    def __init__(self, settings: Settings, utilization: Any, stack: StackAdapter) -> None:
-        self._settings = settings
-        self._utilization = utilization
-        self._warned = False
-        self._checked: list[int] | None = None
-        try:
-            self._total: int | None = stack.device_total_bytes()
-            self._reason = ""
-        except InjectionError as error:
-            self._total, self._reason = None, str(error)
-
-    def check(self, buffers_mib: list[int]) -> None:
-        """Check these buffers, unless they were checked already.
-
-        Raises:
-            PlanError: they do not fit the device, or are short with ``on_memory_shortage``
-                "error".
-        """
-        if self._checked == buffers_mib:
-            return
-        self._checked = list(buffers_mib)
-        too_large = None if self._total is None else cannot_fit(self._total, buffers_mib)
-        if too_large:
-            raise PlanError(too_large)
-        if self._total is None or self._utilization is None:
-            reason = self._reason or "gpu_memory_utilization is not a number"
-            self._complain(
-                f"memory guard skipped: {reason}; the device memory could not be compared"
-            )
-            return
-        ratio = self._settings.memory_guard_ratio
-        report: GuardReport = check_guard(self._total, self._utilization, ratio, buffers_mib)
-        if report.short:
-            self._complain(str(report))
-
-    def _complain(self, message: str) -> None:
-        if self._settings.on_memory_shortage == "error":
-            raise PlanError(
-                f'{message}; cam_hccl.on_memory_shortage is "error", use "warn" to go on'
-            )
-        if not self._warned:
-            LOGGER.warning("cam_hccl: %s", message)
-        self._warned = True
-
-
 def prepare(
     connector: Any,
     vllm_config: Any,
     *,
     host: Callable[[], PluginHost],
-    stack: StackAdapter,
     upstream: str,
+    start_number: int = 0,
 ) -> ConnectorStart | None:
     """Plan the groups of a fresh connector; ``None`` if the plugin is off or it is not CAM-type.
 
     Called before any rendezvous: whatever can be known to be wrong is raised here, where
     the other ranks are not yet waiting.
+
+    Args:
+        host: makes the extension host; called only with the plugin on.
+        upstream: name and version of upstream, for errors.
+        start_number: how many CAM connectors this process created before.
 
     Raises:
         SettingsError: the flag is wrong.
@@ -173,31 +53,29 @@ def prepare(
     log = RankLog(first=not getattr(connector, "local_rank", 0))
     if vllm_adapter.afd_section(vllm_config) is None:
         log.warning(NO_AFD_WARNING)
+    decision = _decide(connector, vllm_config, settings, host(), log)
+    if decision is None:
+        return None
+    for message in _warnings(decision):
+        log.warning(message)
+    for message in decision.plan.notes:
+        log.info(message)
+    plan = decision.plan
+    utilization = vllm_adapter.read_utilization(vllm_config)
+    guard = MemoryGuard(settings, utilization, hccl_options.device_total_bytes)
+    guard.check([group.effective_mib for group in plan.groups or (plan.fallback,)])
+    return ConnectorStart(decision, guard, log, upstream, start_number)
+
+
+def _decide(
+    connector: Any, vllm_config: Any, settings: Settings, plugins: PluginHost, log: RankLog
+) -> Decision | None:
+    """The plan of this process and what it was made from; ``None`` if nothing is to be sized."""
     identity = vllm_adapter.read_identity(connector, vllm_config)
-    plugins = host()
     claim = plugins.claim_connector(identity)
     if claim is None:
         log.info(f"{identity.class_name} is not CAM-type, none of its groups is sized")
         return None
-    plan, inputs = _plan(connector, vllm_config, settings, plugins, identity, claim)
-    plugins.plan_ready(plan)
-    for message in (*_environment_problems(), *_disagreements(plan, inputs), *plan.warnings):
-        log.warning(message)
-    for message in plan.notes:
-        log.info(message)
-    guard = _MemoryGuard(settings, vllm_adapter.read_utilization(vllm_config), stack)
-    guard.check([group.effective_mib for group in plan.groups or (plan.fallback,)])
-    return ConnectorStart(Injection(plan, settings, stack, upstream), inputs, settings, guard, log)
-
-
-def _plan(
-    connector: Any,
-    vllm_config: Any,
-    settings: Settings,
-    plugins: PluginHost,
-    identity: ConnectorIdentity,
-    claim: ConnectorClaim,
-) -> tuple[BufferPlan, SizingInputs | None]:
     role = vllm_adapter.read_role(connector)
     topology = vllm_adapter.read_topology(connector, vllm_config, role, settings)
     inputs, missing = vllm_adapter.read_inputs(connector, vllm_config, topology, settings)
@@ -216,17 +94,22 @@ def _plan(
         caller_mib=vllm_adapter.read_caller_mib(connector, vllm_config),
         environment_mib=vllm_adapter.environment_buffer().effective_mib,
     )
-    return plan_buffers(request), inputs
+    plan = plan_buffers(request)
+    plugins.plan_ready(plan)
+    return Decision(plan, topology, inputs, settings)
 
 
-def _environment_problems() -> list[str]:
-    problem = vllm_adapter.environment_buffer().problem
-    return [problem] if problem else []
-
-
-def _disagreements(plan: BufferPlan, inputs: SizingInputs | None) -> list[str]:
-    found = npus_disagreement(plan.role, inputs.topology) if inputs else None
-    return [found] if found else []
+def _warnings(decision: Decision) -> list[str]:
+    plan = decision.plan
+    found = [vllm_adapter.environment_buffer().problem]
+    if decision.inputs is not None:
+        found.append(npus_disagreement(plan.role, decision.topology) or "")
+    if decision.settings.operator_window == "follow" and not plan.claim.async_operators:
+        found.append(
+            f'operator_window "follow" has no effect: the operators of {plan.connector} believe in '
+            "no window variable"
+        )
+    return [message for message in (*found, *plan.warnings) if message]
 
 
 def check_launch(vllm_config: Any, afd_loaded: bool) -> bool:

@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from cam_hccl_plugin.environment import HCCL_BUFFSIZE, EnvironmentBuffer, read_buffsize
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.model import (
-    HCCL_DEFAULT_MIB,
     ConnectorIdentity,
     ModelShape,
     Role,
@@ -28,14 +26,9 @@ from cam_hccl_plugin.model_config import (
     is_positive_int,
     read_shape,
 )
+from cam_hccl_plugin.operator_window import BUILDS
 from cam_hccl_plugin.settings import Settings, parse_flag
 from cam_hccl_plugin.sizing import exact
-
-HCCL_BUFFSIZE = "HCCL_BUFFSIZE"
-"""Process-wide buffer size of HCCL, in MB. Read here, never written, never unset."""
-
-_MOST_DIGITS = 100
-"""Far more than strtol needs to be at its limit; Python refuses to convert thousands."""
 
 _CONNECTOR_NAMES = {
     "hidden_size": ("hidden_size",),
@@ -44,46 +37,14 @@ _CONNECTOR_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class EnvironmentBuffer:
-    """``HCCL_BUFFSIZE`` as HCCL will read it.
-
-    ``effective_mib`` is what a group without a size gets; ``problem`` is a sentence if
-    HCCL will refuse the value or read another one than is written.
-    """
-
-    raw: str | None
-    effective_mib: int
-    problem: str = ""
-
-    def __str__(self) -> str:
-        return "unset" if self.raw is None else self.raw
-
-
 def environment_buffer() -> EnvironmentBuffer:
-    """Read ``HCCL_BUFFSIZE`` the way torch-npu does: strtol, then 32 bits."""
-    raw = os.environ.get(HCCL_BUFFSIZE)
-    return read_buffsize(raw)
+    """``HCCL_BUFFSIZE`` of this process. Read here, never written, never unset."""
+    return read_buffsize(os.environ.get(HCCL_BUFFSIZE))
 
 
-def read_buffsize(raw: str | None) -> EnvironmentBuffer:
-    """What HCCL makes of the text ``raw``; ``None`` means unset, 200 MB."""
-    if raw is None:
-        return EnvironmentBuffer(None, HCCL_DEFAULT_MIB)
-    match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]+)", raw)
-    value = int(match.group(1)[:_MOST_DIGITS]) if match else 0
-    effective = min(value, 2**63 - 1) % 2**32
-    if value <= 0 or effective == 0:
-        return EnvironmentBuffer(
-            raw,
-            HCCL_DEFAULT_MIB,
-            f"{HCCL_BUFFSIZE}={raw!r} is not a positive integer: HCCL will fail on its first "
-            "communicator, whatever sizes the groups have; correct it or unset it",
-        )
-    if str(effective) != raw.strip():
-        problem = f"{HCCL_BUFFSIZE}={raw!r} is read by HCCL as {effective} MB; write that"
-        return EnvironmentBuffer(raw, effective, problem)
-    return EnvironmentBuffer(raw, effective)
+def window_variables() -> dict[str, str | None]:
+    """The variables that operator builds believe in, as they are set in this process."""
+    return {build.variable: os.environ.get(build.variable) for build in BUILDS}
 
 
 def read_flag(vllm_config: Any) -> Settings | None:

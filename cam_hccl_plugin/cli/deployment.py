@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from cam_hccl_plugin.environment import HCCL_BUFFSIZE, LCCL_BUFFER_SIZE
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.memory import GuardReport, cannot_fit, check_guard
 from cam_hccl_plugin.model import (
@@ -21,10 +22,12 @@ from cam_hccl_plugin.model import (
     SizingInputs,
     Topology,
 )
+from cam_hccl_plugin.operator_window import BUILDS, WindowCheck
 from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
 from cam_hccl_plugin.plugin_host import PluginHost, build_host
 from cam_hccl_plugin.settings import Settings
 from cam_hccl_plugin.sizing import buffer_mib
+from cam_hccl_plugin.vllm_adapter import window_variables
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class RolePlan:
     published_mib: int
     guard: GuardReport | None
     saved_mib: int | None
+    windows: tuple[WindowCheck, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -168,4 +172,31 @@ def _role_plan(
     if plan.need is None:
         raise PlanError(f"the {plan.role.value} need is unknown")
     published = buffer_mib(plan.need.published_bytes, settings.headroom)
-    return RolePlan(plan, inputs, published, guard, saved, tuple(warnings))
+    windows = _windows(plan, arguments)
+    return RolePlan(plan, inputs, published, guard, saved, windows, tuple(warnings))
+
+
+def _windows(plan: BufferPlan, arguments: argparse.Namespace) -> tuple[WindowCheck, ...]:
+    """Both operator builds against each group of both roles, from the flags or the environment."""
+    if not plan.claim.async_operators:
+        return ()
+    given = {
+        HCCL_BUFFSIZE: arguments.hccl_buffsize,
+        LCCL_BUFFER_SIZE: arguments.lccl_buffer_size,
+    }
+    environment = window_variables()
+    return tuple(
+        WindowCheck(
+            build=build,
+            role=plan.role,
+            group=group.name,
+            raw=environment[build.variable]
+            if given[build.variable] is None
+            else str(given[build.variable]),
+            buffer_mib=group.effective_mib,
+            operator_bytes=plan.need.operator_bytes if plan.need else None,
+        )
+        for build in BUILDS
+        for group in plan.groups
+        if group.request.spans_roles
+    )

@@ -169,7 +169,15 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         "--hccl-buffsize",
         type=_buffer,
         metavar="MB",
-        help="the HCCL_BUFFSIZE that you use today: prints what is saved against it",
+        help="the HCCL_BUFFSIZE that you use today: prints what is saved against it, and whether "
+        "the binary operator package would work with it (default: the environment's)",
+    )
+    memory.add_argument(
+        "--lccl-buffer-size",
+        type=_buffer,
+        metavar="MB",
+        help="the LCCL_BUFFER_SIZE of operators built from source, checked likewise "
+        "(default: the environment's)",
     )
 
 

@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan
+from cam_hccl_plugin.ledger import LedgerEntry, ledger_table
 from cam_hccl_plugin.model import MiB, Role
+from cam_hccl_plugin.operator_window import WindowCheck
 from cam_hccl_plugin.report import decimal_text
 
 _LABEL = {Role.ATTENTION: "Attention", Role.FFN: "FFN"}
@@ -50,6 +52,7 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
             if guard.best_utilization_percent is None
             else guard.best_utilization_percent / 100,
         },
+        "operator_windows": [_window_json(check) for check in role.windows],
         "warnings": list(role.warnings),
         "notes": [*role.plan.notes, *([role.plan.floor_note] if role.plan.floor_note else [])],
     }
@@ -58,6 +61,25 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
 def _number(value: Fraction) -> int | float:
     """For JSON: whole where whole, of any size."""
     return value.numerator if value.denominator == 1 else float(value)
+
+
+def _window_json(check: WindowCheck) -> dict[str, Any]:
+    return {
+        "build": check.build.name,
+        "variable": check.build.variable,
+        "value": check.raw,
+        "believed_mb": check.believed_mib,
+        "group": check.group,
+        "verdict": _verdict(check),
+        "warnings": check.warnings(),
+        "export": check.export_line,
+    }
+
+
+def _verdict(check: WindowCheck) -> str:
+    if check.too_small:
+        return "too small"
+    return "too large" if check.too_large else "ok"
 
 
 def as_text(result: DeploymentPlan) -> str:
@@ -90,7 +112,59 @@ def as_text(result: DeploymentPlan) -> str:
         )
         for row in rows
     ]
-    return "\n".join([*head, *table, *_remarks(result)])
+    return "\n".join([*head, *table, *_communicators(result), *_windows(result), *_remarks(result)])
+
+
+def _communicators(result: DeploymentPlan) -> list[str]:
+    """The ledger of the CAM groups, as a worker prints it."""
+    lines = []
+    for role, plan in result.roles.items():
+        ranks = {Role.ATTENTION: plan.inputs.topology.attention_ranks}
+        ranks[Role.FFN] = plan.inputs.topology.ffn_ranks
+        entries = [
+            LedgerEntry(
+                group.name,
+                sum(ranks[each] for each in group.request.roles),
+                group.effective_mib,
+                group.source.value,
+            )
+            for group in plan.groups
+        ]
+        table = ledger_table(entries).splitlines()
+        lines += ["", f"HCCL communicators of an {_LABEL[role]} rank", *table]
+    return lines
+
+
+def _windows(result: DeploymentPlan) -> list[str]:
+    checks = [check for role in result.roles.values() for check in role.windows]
+    if not checks:
+        return []
+    rows = [["operator window of a build", "rank", "variable", "believes", "verdict"]]
+    for check in checks:
+        shown = f"{check.build.variable}={'unset' if check.raw is None else check.raw}"
+        rows.append(
+            [
+                check.build.name,
+                _LABEL[check.role],
+                shown,
+                f"{check.believed_mib} MB",
+                _verdict(check),
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    table = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    lines = [
+        line
+        for check in checks
+        if _verdict(check) != "ok"
+        for line in (f"# {check.build.name}, {_LABEL[check.role]} ranks", check.export_line)
+    ]
+    if lines:
+        lines = ["", "lines that you could add by hand for the build that you run:", *lines]
+    return ["", *table, *lines]
 
 
 def _remarks(result: DeploymentPlan) -> list[str]:

@@ -15,11 +15,12 @@ Delete when: upstream sizes its groups by role itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from cam_hccl_plugin import hccl_options, plugin_host, startup
+from cam_hccl_plugin import startup
+from cam_hccl_plugin.connector_start import ConnectorStart
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
     CREATE_CONNECTOR,
@@ -30,9 +31,19 @@ from cam_hccl_plugin.patches.upstream import (
 )
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
 
+if TYPE_CHECKING:
+    from cam_hccl_plugin.plugin_host import PluginHost
+
 
 class CreateConnectorPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
     """Our wrapper, recognisable by type."""
+
+
+def _installed_host() -> PluginHost:
+    """The host with the installed extensions; imports pluggy, which an "off" never needs."""
+    from cam_hccl_plugin.plugin_host import build_host
+
+    return build_host()
 
 
 class SizedInit:
@@ -48,11 +59,12 @@ class SizedInit:
 class FactoryPatch:
     """The installed patch; also keeps what it patched later, connector by connector."""
 
-    def __init__(self, host: Callable[[], plugin_host.PluginHost] = plugin_host.build_host) -> None:
+    def __init__(self, host: Callable[[], PluginHost] = _installed_host) -> None:
         self._host = host
         self._factory: type | None = None
         self._bindings: list[Any] = []
         self._on = False
+        self._starts = 0
 
     def install(self, factory_module: Any) -> None:
         """Wrap ``create_connector``; a second install is none.
@@ -88,14 +100,15 @@ class FactoryPatch:
             connector,
             getattr(connector, "vllm_config", vllm_config),
             host=self._host,
-            stack=hccl_options,
             upstream=upstream_label(),
+            start_number=self._starts,
         )
         if start is not None:
+            self._starts += 1
             self._wrap_init(connector, start)
         return connector
 
-    def _wrap_init(self, connector: Any, start: startup.ConnectorStart) -> None:
+    def _wrap_init(self, connector: Any, start: ConnectorStart) -> None:
         init = getattr(connector, INIT_CONNECTOR, None)
         if not callable(init):
             raise moved(f"a method {INIT_CONNECTOR} of {type(connector).__name__}", "none")

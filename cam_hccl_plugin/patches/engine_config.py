@@ -19,7 +19,6 @@ from typing import Any
 
 import wrapt
 
-from cam_hccl_plugin import startup
 from cam_hccl_plugin.errors import SeamError
 from cam_hccl_plugin.patches.upstream import afd_loaded
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
@@ -61,7 +60,11 @@ class EngineConfigPatch:
 
     def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         vllm_config = wrapped(*args, **kwargs)
-        if self._on and startup.check_launch(vllm_config, afd_loaded()):
+        if not self._on:
+            return vllm_config
+        from cam_hccl_plugin import startup  # here: most processes never come to this point
+
+        if startup.check_launch(vllm_config, afd_loaded()):
             problem = self._seam_problem()
             if problem is not None:
                 raise problem

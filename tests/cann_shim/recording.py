@@ -40,9 +40,9 @@ def read_recording(path: Path) -> list[CommunicatorCall]:
     return [CommunicatorCall(hccl_buffsize=row.pop("HCCL_BUFFSIZE"), **row) for row in rows]
 
 
-def created(calls: list[CommunicatorCall]) -> list[CommunicatorCall]:
-    """The successful creations among ``calls``."""
-    return [c for c in calls if c.call != "HcclCommDestroy" and c.result == 0]
+def attempted(calls: list[CommunicatorCall]) -> list[CommunicatorCall]:
+    """The creations among ``calls``; the ``result`` of a failed one is not 0."""
+    return [c for c in calls if c.call != "HcclCommDestroy"]
 
 
 def destroyed(calls: list[CommunicatorCall]) -> list[CommunicatorCall]:

@@ -25,8 +25,8 @@ from cam_hccl_plugin.model import (
 from cam_hccl_plugin.planning import derive_mib
 from cam_hccl_plugin.plugin_host import PluginHost, build_host
 
-ASYNC = ConnectorClaim("cam_async", tokens_shared=True)
-CAMP2P = ConnectorClaim("camp2p")
+ASYNC = ConnectorClaim("cam_async", tokens_shared=True, async_operators=True)
+CAMP2P = ConnectorClaim("camp2p", ubatches_shared=True)
 GENERIC = ConnectorClaim("cam_generic")
 HOST = build_host(installed=False)
 HEADROOM = Fraction(11, 10)

@@ -1,96 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""``HCCL_BUFFSIZE`` is read and never written, by any path, whatever it holds."""
+"""``HCCL_BUFFSIZE`` and ``LCCL_BUFFER_SIZE`` as their readers understand them."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from typing import Any
-
 import pytest
-from conftest import Stack
-from fakes import async_config, camp2p_config
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cam_hccl_plugin.cli import main
-from cam_hccl_plugin.errors import CamHcclError
-
-PLAN = [
-    *("plan", "--connector", "CAMAsyncAFDConnector"),
-    *("--hidden-size", "7168", "--topk", "8", "--routed-experts", "256"),
-    *("--attention-ranks", "16", "--ffn-ranks", "16", "--max-num-batched-tokens", "8192"),
-]
+from cam_hccl_plugin.environment import leading_integer, read_buffsize
 
 
-@pytest.fixture(params=[None, "4096", "abc", "0"], autouse=True, ids=lambda raw: f"buffsize-{raw}")
-def buffsize(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unset, set, and set to nonsense."""
-    if request.param is not None:
-        monkeypatch.setenv("HCCL_BUFFSIZE", request.param)
+def test_unset_is_200_and_no_problem() -> None:
+    found = read_buffsize(None)
+    assert (found.raw, found.effective_mib, found.problem) == (None, 200, "")
+    assert str(found) == "unset"
 
 
-class Unchanged:
-    """A context in which the environment may not change."""
-
-    def __enter__(self) -> None:
-        self.environ = os.environ
-        self.content = dict(os.environ)
-
-    def __exit__(self, *_: object) -> None:
-        assert os.environ is self.environ
-        assert dict(os.environ) == self.content
+@given(st.integers(1, 2**32 - 1))
+def test_a_positive_integer_is_itself(value: int) -> None:
+    found = read_buffsize(str(value))
+    assert (found.effective_mib, found.problem) == (value, "")
+    assert str(found) == str(value)
 
 
-@pytest.mark.parametrize("more", [[], ["--json"], ["--hccl-buffsize", "4096"], ["--topk", "0"]])
-def test_the_plan_command(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    refused = pytest.raises(SystemExit) if "0" in more else contextlib.nullcontext()
-    with Unchanged(), refused:
-        main([*PLAN, *more])
-
-
-@pytest.mark.parametrize("role", ["attention", "ffn"])
-@pytest.mark.parametrize("make", [async_config, camp2p_config])
-def test_a_start(stack: Stack, make: Any, role: str) -> None:
-    seen: list[str | None] = []
-    stack.groups.before_create = lambda kwargs: seen.append(os.environ.get("HCCL_BUFFSIZE"))
-    with Unchanged():
-        expected = os.environ.get("HCCL_BUFFSIZE")
-        connector = stack.start(make(role))
-        connector.close()
-        connector.init_afd_connector()
-    assert set(seen) == {expected}
-
-
-def test_a_start_that_leaves_a_group_to_the_environment(stack: Stack) -> None:
-    with Unchanged():
-        stack.start(camp2p_config("ffn", flag={"group_buffer_size_mb": {"afd_moe": None}}))
+@pytest.mark.parametrize("raw", ["", "abc", "0", "-5", "-1", "x4096", str(2**32), " "])
+def test_what_hccl_refuses_is_a_problem_that_names_variable_and_value(raw: str) -> None:
+    found = read_buffsize(raw)
+    assert "HCCL_BUFFSIZE" in found.problem
+    assert repr(raw) in found.problem
+    assert "not a positive integer" in found.problem
+    assert "first communicator" in found.problem
 
 
 @pytest.mark.parametrize(
-    "flag", [{"headroom": 0}, {"scope": "group"}, {"group_buffer_size_mb": {"x": 1}}]
+    ("raw", "effective"),
+    [("4096.5", 4096), ("4096MB", 4096), (str(2**32 + 7), 7), ("+300", 300), ("0300", 300)],
 )
-def test_a_start_that_is_refused_early(stack: Stack, flag: dict[str, Any]) -> None:
-    with Unchanged(), pytest.raises(CamHcclError):
-        stack.create(camp2p_config(flag=flag))
+def test_what_hccl_reads_otherwise_than_written_is_said(raw: str, effective: int) -> None:
+    found = read_buffsize(raw)
+    assert found.effective_mib == effective
+    assert f"{effective} MB" in found.problem
+    assert repr(raw) in found.problem
 
 
-def test_a_start_that_fails_late(stack: Stack) -> None:
-    stack.groups.tamper = lambda options: setattr(options, "hccl_config", {})
-    with Unchanged(), pytest.raises(CamHcclError):
-        stack.start(async_config())
+@pytest.mark.parametrize("raw", [" 4096", "\t4096", "4096 "])
+def test_blanks_around_a_number_do_not_matter(raw: str) -> None:
+    assert (read_buffsize(raw).effective_mib, read_buffsize(raw).problem) == (4096, "")
 
 
-def test_a_rendezvous_that_fails(stack: Stack) -> None:
-    def fail(kwargs: dict[str, Any]) -> None:
-        raise TimeoutError
-
-    stack.groups.before_create = fail
-    with Unchanged(), pytest.raises(TimeoutError):
-        stack.start(async_config())
+@given(st.text())
+def test_any_text_is_read_without_an_exception(raw: str) -> None:
+    found = read_buffsize(raw)
+    assert 1 <= found.effective_mib < 2**32
+    assert leading_integer(raw) is None or isinstance(leading_integer(raw), int)
 
 
-def test_uninstalling(stack: Stack) -> None:
-    with Unchanged():
-        stack.start(async_config())
-        stack.installation.disarm()
-        stack.installation.arm()
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_of_any_length_is_read_without_an_exception(sign: str) -> None:
+    read_buffsize(sign + "9" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("12", 12), ("-12x", -12), ("  +7", 7), ("\n9", 9), ("x1", None), ("", None), ("- 1", None)],
+)
+def test_leading_integers_are_those_of_strtol(text: str, value: int | None) -> None:
+    assert leading_integer(text) == value
+
+
+@pytest.mark.parametrize("text", ["\u0661\u0662", "\xa05", "\u20035"])
+def test_only_ascii_counts(text: str) -> None:
+    assert leading_integer(text) is None

@@ -83,7 +83,8 @@ def test_without_the_extension_nobody_claims_it() -> None:
 def test_an_extension_leaves_the_built_in_kinds_alone() -> None:
     found = host(Starfish())
     name = "CAMP2pAFDConnector"
-    assert found.claim_connector(ConnectorIdentity(name, (name,))) == ConnectorClaim("camp2p")
+    claim = found.claim_connector(ConnectorIdentity(name, (name,)))
+    assert claim == ConnectorClaim("camp2p", ubatches_shared=True)
 
 
 def test_an_extension_is_asked_before_the_built_in_rules() -> None:

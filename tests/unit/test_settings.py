@@ -182,9 +182,26 @@ def test_an_unknown_key_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("key", ["operator_window", "on_mismatch", "ledger"])
-def test_keys_of_features_to_come_are_unknown(key: str) -> None:
-    """To be deleted when the feature that reads the key arrives."""
-    assert f"{PLACE}.{key}: unknown key" in refusal({key: True})
+@pytest.mark.parametrize("value", [0, 1, "sometimes", None, [], {}])
+def test_the_keys_of_the_checks_take_their_own_values_only(key: str, value: object) -> None:
+    assert f"{PLACE}.{key}: given" in refusal({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("operator_window", "scoped"),
+        ("operator_window", "follow"),
+        ("on_mismatch", "error"),
+        ("on_mismatch", "warn"),
+        ("ledger", False),
+        ("ledger", True),
+    ],
+)
+def test_the_keys_of_the_checks_reach_the_settings(key: str, value: object) -> None:
+    found = parse_settings({key: value})
+    assert found is not None
+    assert getattr(found, key) == value
 
 
 def test_one_error_lists_every_problem() -> None:

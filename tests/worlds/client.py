@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cann_shim.build import build_shim
-from cann_shim.recording import CommunicatorCall, created, destroyed, read_recording
+from cann_shim.recording import CommunicatorCall, attempted, destroyed, read_recording
 from worlds.model import Group, RankReport, World, WorldReport
 
 _TESTS = Path(__file__).resolve().parent.parent
@@ -79,17 +79,20 @@ class WarmedProcess:
         return folder
 
     def run(self, world: World, *, may_fail: bool = False) -> WorldReport:
-        """Run ``world``; unless ``may_fail``, a rank that did not end well is WorldFailed."""
+        """Run ``world``; unless ``may_fail``, a rank that did not end well is WorldFailed.
+
+        With ``may_fail`` ranks that had to be killed are missing in the report; one must be left.
+        """
         folder = self._new_folder()
         answer = self._ask(
             {"world": world.to_json(), "folder": str(folder)}, world.timeout_seconds + 30
         )
         ends = answer["ends"]
-        silent = [i for i in range(world.size) if not (folder / f"rank{i}.json").exists()]
-        if (silent or set(ends) != {"ok"}) and not (may_fail and not silent):
+        told = [file for i in range(world.size) if (file := folder / f"rank{i}.json").exists()]
+        if set(ends) != {"ok"} and not (may_fail and told):
             raise WorldFailed(_failure_text(folder, ends))
         calls = read_recording(folder / "communicators.jsonl")
-        reports = [json.loads((folder / f"rank{i}.json").read_text()) for i in range(world.size)]
+        reports = [json.loads(file.read_text()) for file in told]
         return WorldReport(tuple(_rank_report(r, calls) for r in reports), answer["seconds"])
 
     def probe(
@@ -137,14 +140,15 @@ def _rank_report(raw: dict[str, Any], calls: list[CommunicatorCall]) -> RankRepo
     own = [call for call in calls if call.pid == pid]
     # A name may be used again after the group is gone: the n-th group has the n-th call.
     made: dict[str, list[CommunicatorCall]] = {}
-    for call in created(own):
+    for call in attempted(own):
         made.setdefault(call.group_name, []).append(call)
     groups = []
     for entry in raw.pop("groups"):
         name = _DEFAULT_GROUP_NAME if entry["name"] == "default" else entry["name"]
         call = made[name].pop(0) if made.get(name) else None
-        size = None if call is None else call.buffer_size_mb
-        mode = None if call is None else call.op_expansion_mode
+        succeeded = call is not None and call.result == 0
+        size = call.buffer_size_mb if succeeded else None
+        mode = call.op_expansion_mode if succeeded else None
         groups.append(Group(**entry, struct_mb=size, struct_op_expansion_mode=mode))
     gone = tuple(call.group_name for call in destroyed(own))
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items()}

@@ -14,6 +14,7 @@ import ctypes
 import gc
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -24,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-#: How long the other ranks may go on once one has failed: enough for a failure of their own.
-_GRACE_SECONDS = 2.0
+_LISTENING_PORTS = range(12000, 32000)
 
 
 def _warm_up() -> None:
@@ -42,11 +42,15 @@ def _warm_up() -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports to listen on; from below the range that outgoing connections are given."""
+    ports: list[int] = []
+    for port in random.sample(_LISTENING_PORTS, 200):
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"found no {count} free ports")
 
 
 def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:
@@ -66,7 +70,7 @@ def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:
         for source, target in ((null, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
         status = work()
-    except BaseException:  # noqa: BLE001  (a forked rank must never return into the server)
+    except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -74,7 +78,7 @@ def _fork(log: Path, channel: int, work: Callable[[], int]) -> int:
         os._exit(status)
 
 
-def _wait_for(pids: list[int], seconds: float) -> list[str]:
+def _wait_for(pids: list[int], seconds: float, grace: float = 0.0) -> list[str]:
     """Wait for all children, within limits; says of each how it ended.
 
     When one ends badly the others get a short grace, then they are killed, and so is
@@ -91,7 +95,7 @@ def _wait_for(pids: list[int], seconds: float) -> list[str]:
                 code = os.waitstatus_to_exitcode(status)
                 ends[pid] = "ok" if code == 0 else f"exit status {code}"
                 if code:
-                    deadline = min(deadline, time.monotonic() + _GRACE_SECONDS)
+                    deadline = min(deadline, time.monotonic() + grace)
         if time.monotonic() > deadline:
             for pid in pids:
                 if pid not in ends:
@@ -112,7 +116,7 @@ def _run_world(request: dict[str, Any], channel: int) -> dict[str, Any]:
         _fork(folder / f"rank{i}.log", channel, lambda i=i: rank.run(world, i, folder))
         for i in range(size)
     ]
-    return {"ends": _wait_for(pids, world["timeout_seconds"] + 5)}
+    return {"ends": _wait_for(pids, world["timeout_seconds"] + 5, world["grace_seconds"])}
 
 
 def _run_probe(request: dict[str, Any], channel: int) -> dict[str, Any]:

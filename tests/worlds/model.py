@@ -19,7 +19,9 @@ class Connector:
     """One connector that every rank of the world creates.
 
     ``tokens`` is ``max_num_batched_tokens`` of (Attention, FFN).  ``flag`` is
-    ``additional_config["cam_hccl"]`` of every rank; None leaves it out.
+    ``additional_config["cam_hccl"]`` of every rank; None leaves it out.  ``by_role`` overrides
+    fields for the ranks of one role, also ``num_attention_ranks`` and ``num_ffn_ranks``, which
+    are otherwise the world's.
     """
 
     name: str = ASYNC
@@ -32,6 +34,7 @@ class Connector:
     num_ubatches: int = 0
     tensor_parallel: int = 1
     gpu_memory_utilization: float = 0.9
+    by_role: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,12 @@ class World:
 
     A step is a dict with ``do`` and arguments, see ``rank.py``.  Without ``steps`` each
     connector is created, initialised and closed, one after the other.  ``env`` is set in each
-    rank before anything is loaded.  ``caller_hccl_config`` makes the connectors pass options
-    that hold this.  ``log_level`` is given to the logger ``vllm.cam_hccl``.
+    rank before anything is loaded.  ``caller_hccl_config`` makes generation b connectors pass
+    options that hold this, or, when it is a text, options of that other type (``gloo``,
+    ``dict``).  ``log_level`` is given to the logger ``vllm.cam_hccl``.  ``own_group`` is the HCCL
+    group that a worker has before any connector.  ``upstream`` is the folder of a real checkout.
+    ``env_by_role`` adds to ``env``.  With ``one_port`` all groups but the own one meet at the
+    same address.  ``grace_seconds`` is how long ranks go on once another has failed.
     """
 
     attention_ranks: int = 2
@@ -49,11 +56,16 @@ class World:
     connectors: tuple[Connector, ...] = (Connector(),)
     env: dict[str, str] = field(default_factory=dict)
     generation: str = "a"
-    caller_hccl_config: dict[str, Any] | None = None
+    caller_hccl_config: dict[str, Any] | str | None = None
     steps: tuple[dict[str, Any], ...] = ()
     log_level: str | None = None
+    own_group: bool = True
+    afd_before_plugins: bool = False
     upstream: str | None = None
     timeout_seconds: float = 60.0
+    env_by_role: dict[str, dict[str, str]] = field(default_factory=dict)
+    one_port: bool = False
+    grace_seconds: float = 2.0
 
     @property
     def size(self) -> int:
@@ -94,7 +106,8 @@ class RankReport:
 
     ``hccl_buffsize`` and ``environ_changed`` compare the environment before plugins are loaded
     (or after the last ``setenv``) with the end.  ``initialized`` has one entry for each ``init``
-    step, also a failed one.  ``destroyed`` lists groups whose communicator was destroyed.
+    step, also a failed one.  ``destroyed`` lists groups whose communicator was destroyed,
+    ``groups_left`` those that torch still knows in the end.
     """
 
     rank: int
@@ -108,6 +121,7 @@ class RankReport:
     initialized: tuple[bool, ...]
     caller_options_after: tuple[dict[str, Any], ...]
     destroyed: tuple[str, ...]
+    groups_left: tuple[str, ...]
     peak_rss_mib: float
     private_mib: float
 
@@ -122,7 +136,7 @@ class RankReport:
     @property
     def default_group(self) -> Group:
         """The worker's own group, made with no size before any connector."""
-        return self.groups[0]
+        return next(group for group in self.groups if group.name == "default")
 
     def log_text(self, level: str | None = None) -> str:
         """The lines of ``vllm.cam_hccl``, of one level or of all."""
@@ -131,7 +145,7 @@ class RankReport:
 
 @dataclass(frozen=True)
 class WorldReport:
-    """The reports of all ranks, Attention first."""
+    """The reports of all ranks, Attention first; a rank that was killed left none."""
 
     ranks: tuple[RankReport, ...]
     seconds: float

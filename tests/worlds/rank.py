@@ -5,13 +5,16 @@
 Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``destroy_all`` process groups; ``setenv`` a ``name`` to ``value`` (null removes it);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
-any connector's initialisation; ``leave`` ends the ranks of a ``role`` without a word.
-``"expect_error": true`` records the exception and goes on.
-All ranks meet before each step.
+any connector's initialisation, with an ``hccl_config`` if one is given; ``operators`` registers
+operators without a kernel (``names``) in a ``namespace`` of ``torch.ops``; ``leave`` ends the
+ranks of a ``role`` without a word.
+``"expect_error": true`` records the exception and goes on; ``"only": role`` leaves a step to the
+ranks of one role.  All ranks meet before each step.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -70,13 +73,15 @@ class Rank:
         self.environ_before: dict[str, str] = dict(os.environ)
         self.log = _Lines()
         self.groups = stage.GroupWatch()
+        self.libraries: list[Any] = []
 
     def prepare(self) -> None:
         """Environment, logging, plugins as vLLM loads them, the worker's own group."""
-        os.environ.update(self.world["env"])
+        os.environ.update(self.world["env"] | self.world["env_by_role"].get(self.role, {}))
         os.environ["CAM_HCCL_SHIM_LOG"] = str(self.folder / "communicators.jsonl")
         os.environ["SEAM_DOUBLE_GENERATION"] = self.world["generation"]
         self.environ_before = dict(os.environ)
+        stage.configure_logging()
         logger = logging.getLogger(PLUGIN_LOGGER)
         logger.addHandler(self.log)
         if self.world["log_level"]:
@@ -84,13 +89,21 @@ class Rank:
         stage.put_afd_plugin_on_path(self.folder, self.world["upstream"])
         self.groups.start()
 
+        if self.world["afd_before_plugins"]:
+            importlib.import_module("afd_plugin.connectors.factory")
+
         from vllm.plugins import load_general_plugins
 
         load_general_plugins()
         import torch
-        import torch.distributed as dist
 
         torch.npu.set_device(self._role_rank())
+        if self.world["own_group"]:
+            self._make_own_group()
+
+    def _make_own_group(self) -> None:
+        import torch.distributed as dist
+
         dist.init_process_group(
             "hccl",
             init_method=f"file://{self.folder / 'default_group'}",
@@ -145,6 +158,14 @@ class Rank:
             os.environ[step["name"]] = step["value"]
         self.environ_before = dict(os.environ)
 
+    def step_operators(self, step: dict[str, Any]) -> None:
+        from torch.library import Library
+
+        library = Library(step["namespace"], "FRAGMENT")
+        for name in step["names"]:
+            library.define(f"{name}(Tensor x) -> Tensor")
+        self.libraries.append(library)
+
     def step_leave(self, step: dict[str, Any]) -> None:
         if self.role == step["role"]:
             os._exit(3)
@@ -154,23 +175,28 @@ class Rank:
 
         connector = self.connectors[step["connector"]]
         module = sys.modules[type(connector).__module__]
+        port = self.world["ports"][0 if self.world["one_port"] else -1]
         group = module.init_afd_process_group(
             backend="hccl",
-            init_method=f"tcp://127.0.0.1:{self.world['ports'][-1]}",
+            init_method=f"tcp://127.0.0.1:{port}",
             world_size=self.world_size,
             rank=self.index,
             group_name=step["name"],
             timeout=timedelta(seconds=self.world["timeout_seconds"]),
+            pg_options=stage.hccl_options(step.get("hccl_config")),
         )
         group._get_backend(torch.device("npu")).get_hccl_comm_name(self.index)
         self.groups.read_back()
 
     def take(self, step: dict[str, Any]) -> None:
         """Take one step; an exception is recorded, and raised again unless expected."""
+        if step.get("only") not in (None, self.role):
+            return
         try:
             getattr(self, f"step_{step['do']}")(step)
         except Exception as error:
-            self.errors.append(_described(step, error))
+            since_group = time.monotonic() - self.groups.last_created
+            self.errors.append(_described(step, error) | {"seconds_since_group": since_group})
             if not step.get("expect_error"):
                 raise
         else:
@@ -194,6 +220,7 @@ class Rank:
             ),
             "plugin_loaded": "cam_hccl_plugin" in sys.modules,
             "initialized": self.initialized,
+            "groups_left": stage.group_names(),
             "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "private_mib": stage.private_mib(),
         }

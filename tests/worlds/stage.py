@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -25,11 +26,25 @@ def put_afd_plugin_on_path(folder: Path, upstream: str | None) -> None:
     sys.path[:0] = [str(site), upstream or str(_SEAM_DOUBLE)]
 
 
+def configure_logging() -> None:
+    """Give the ``vllm`` loggers the level and handler that a worker has at default settings.
+
+    vLLM 0.32 does so when a process starts its part; older ones do it on import.
+    """
+    from vllm import logger
+
+    if hasattr(logger, "configure_logging"):
+        from vllm.config.logging import LoggingConfig
+
+        logger.configure_logging(LoggingConfig())
+
+
 def vllm_config(
     world: dict[str, Any], connector: dict[str, Any], role: str, role_rank: int
 ) -> SimpleNamespace:
     """A stand-in for VllmConfig with the parts that a connector and the plugin may read."""
-    number = world["connectors"].index(connector)
+    number = 0 if world["one_port"] else world["connectors"].index(connector)
+    connector = connector | connector["by_role"].get(role, {})
     role_ranks = world[f"{role}_ranks"]
     tensor_parallel = connector["tensor_parallel"]
     additional: dict[str, Any] = {
@@ -38,11 +53,13 @@ def vllm_config(
             "role": role,
             "host": "127.0.0.1",
             "port": world["ports"][number],
-            "num_attention_ranks": world["attention_ranks"],
-            "num_ffn_ranks": world["ffn_ranks"],
+            "num_attention_ranks": connector.get("num_attention_ranks", world["attention_ranks"]),
+            "num_ffn_ranks": connector.get("num_ffn_ranks", world["ffn_ranks"]),
             "connector_extra_config": connector["extra"],
         }
     }
+    if _configuration_holds_the_role_rank():
+        additional["afd"]["afd_role_rank"] = role_rank
     if connector["flag"] is not None:
         additional["cam_hccl"] = connector["flag"]
     hf_config = SimpleNamespace(
@@ -69,6 +86,13 @@ def vllm_config(
     )
 
 
+def _configuration_holds_the_role_rank() -> bool:
+    """Some upstream trees take the role's rank from the AFD configuration, not from vLLM."""
+    from afd_plugin.config import AFDConfig
+
+    return "afd_role_rank" in AFDConfig.__dataclass_fields__
+
+
 def neutralise_operator_checks(connector: Any) -> None:
     """CAM operators do not exist on a CPU: the only thing replaced in a real afd-plugin."""
     module = sys.modules[type(connector).__module__]
@@ -83,6 +107,7 @@ class GroupWatch:
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self.caller_options: list[Any] = []
+        self.last_created = time.monotonic()
         self._known: set[Any] = set()
 
     def start(self) -> None:
@@ -93,7 +118,7 @@ class GroupWatch:
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             options = kwargs.get("backend_options")
-            config = None if options is None else dict(options.hccl_config)
+            config = None if options is None else dict(getattr(options, "hccl_config", {}))
             self.seen.append(
                 {
                     "name": kwargs.get("group_name"),
@@ -102,7 +127,9 @@ class GroupWatch:
                     "read_back": None,
                 }
             )
-            return original(*args, **kwargs)
+            made = original(*args, **kwargs)
+            self.last_created = time.monotonic()
+            return made
 
         distributed_c10d._new_process_group_helper = watched
 
@@ -136,8 +163,11 @@ def give_caller_options(connector: Any, world: dict[str, Any], watch: GroupWatch
     if wanted is None:
         return
     import torch_npu
+    from torch.distributed import ProcessGroupGloo
 
     def options_of_the_caller(_size: int | None) -> Any:
+        if isinstance(wanted, str):
+            return {} if wanted == "dict" else ProcessGroupGloo._Options()
         options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
         options.hccl_config = dict(wanted)
         watch.caller_options.append(options)
@@ -148,6 +178,24 @@ def give_caller_options(connector: Any, world: dict[str, Any], watch: GroupWatch
         module.create_hccl_process_group_options = options_of_the_caller
     else:
         module.afd_process_group.hccl_options = options_of_the_caller
+
+
+def hccl_options(hccl_config: dict[str, Any] | None) -> Any:
+    """torch-npu's options that hold ``hccl_config``, or None."""
+    if hccl_config is None:
+        return None
+    import torch_npu
+
+    options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
+    options.hccl_config = dict(hccl_config)
+    return options
+
+
+def group_names() -> list[str]:
+    """The process groups that torch knows now."""
+    from torch.distributed import distributed_c10d
+
+    return [str(name) for name in distributed_c10d._world.pg_names.values()]
 
 
 def private_mib() -> float:
