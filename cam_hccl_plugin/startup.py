@@ -61,9 +61,8 @@ def prepare(
     for message in decision.plan.notes:
         log.info(message)
     plan = decision.plan
-    guard = MemoryGuard(
-        settings, vllm_adapter.read_utilization(vllm_config), hccl_options.device_total_bytes
-    )
+    utilization = vllm_adapter.read_utilization(vllm_config)
+    guard = MemoryGuard(settings, utilization, hccl_options.device_total_bytes)
     guard.check([group.effective_mib for group in plan.groups or (plan.fallback,)])
     return ConnectorStart(decision, guard, log, upstream, start_number)
 

@@ -42,6 +42,11 @@ def environment_buffer() -> EnvironmentBuffer:
     return read_buffsize(os.environ.get(HCCL_BUFFSIZE))
 
 
+def environment() -> dict[str, str]:
+    """A copy of this process's environment; changing it changes nothing."""
+    return dict(os.environ)
+
+
 def window_variables() -> dict[str, str | None]:
     """The variables that operator builds believe in, as they are set in this process."""
     return {build.variable: os.environ.get(build.variable) for build in BUILDS}

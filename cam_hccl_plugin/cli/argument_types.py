@@ -15,7 +15,7 @@ from cam_hccl_plugin.settings import MAX_BUFFER_MIB
 from cam_hccl_plugin.sizing import exact
 
 # No large exponents: 1e999999999 is a valid decimal and an endless computation.
-_DECIMAL = re.compile(r"\s*[+-]?[0-9_.]{1,40}(?:[eE][+-]?[0-9]{1,2})?\s*")
+_DECIMAL = re.compile(r"\s*[+-]?[0-9_.]{1,40}(?:[eE][+-]?[0-9]{1,3})?\s*")
 
 
 def checked(check: Callable[[str], Any], allowed: str) -> Callable[[str], Any]:

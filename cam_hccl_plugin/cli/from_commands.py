@@ -120,6 +120,7 @@ def _shape(command: ServeCommand, options: ServeOptions) -> ModelShape:
         )
     if not os.path.exists(model):
         from cam_hccl_plugin.model_shapes import suggestion_for
+from cam_hccl_plugin.vllm_adapter import environment
 
         close = suggestion_for(model)
         hint = f"; is it --model-shape {close}?" if close else ""
@@ -133,7 +134,7 @@ def _deployment(
     arguments: argparse.Namespace, roles: Mapping[Role, Launch], notes: list[str]
 ) -> Deployment:
     first = next(iter(roles.values()))
-    caller = dict(os.environ)
+    caller = environment()
     planned = {role: _role(arguments, launch, caller) for role, launch in roles.items()}
     for role in Role:
         if role not in planned and first.claim.tokens_shared:
@@ -169,8 +170,8 @@ def _role(arguments: argparse.Namespace, launch: Launch, caller: Mapping[str, st
             f"--gpu-memory-utilization: {launch.command.label} says {float(stated):g}; change it "
             "there, or leave the option out"
         )
-    environment = {b.variable: launch.command.variable(b.variable, caller) for b in BUILDS}
-    variables = variables_from(arguments, environment)
+    given_there = {b.variable: launch.command.variable(b.variable, caller) for b in BUILDS}
+    variables = variables_from(arguments, given_there)
     buffsize = read_buffsize(variables.get(HCCL_BUFFSIZE))
     remarks = [*launch_warnings(launch, caller), buffsize.problem]
     return RoleLaunch(

@@ -24,8 +24,8 @@ def as_env(result: DeploymentPlan) -> str:
         lines.append(f"# {ROLE_LABEL[role]} ranks")
         if size < HCCL_DEFAULT_MIB:
             lines.append(
-                f"# below HCCL's default of {HCCL_DEFAULT_MIB}: leaving it unset covers CAM too and "
-                "takes nothing from other groups"
+                f"# below HCCL's default of {HCCL_DEFAULT_MIB}: leaving it unset covers CAM too "
+                "and takes nothing from other groups"
             )
         lines.append(f"export {HCCL_BUFFSIZE}={size}")
     return "\n".join([*lines, *_remarks(result)])
