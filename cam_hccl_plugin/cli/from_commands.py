@@ -39,6 +39,7 @@ from cam_hccl_plugin.model import ModelShape, Role
 from cam_hccl_plugin.model_config import FIELD_NAMES
 from cam_hccl_plugin.operator_window import BUILDS
 from cam_hccl_plugin.plugin_host import PluginHost
+from cam_hccl_plugin.vllm_adapter import environment
 
 _IN_THE_COMMAND = (
     "connector",
@@ -120,7 +121,6 @@ def _shape(command: ServeCommand, options: ServeOptions) -> ModelShape:
         )
     if not os.path.exists(model):
         from cam_hccl_plugin.model_shapes import suggestion_for
-from cam_hccl_plugin.vllm_adapter import environment
 
         close = suggestion_for(model)
         hint = f"; is it --model-shape {close}?" if close else ""

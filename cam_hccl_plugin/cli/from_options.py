@@ -16,7 +16,15 @@ from cam_hccl_plugin.cli.deployment import (
 )
 from cam_hccl_plugin.environment import HCCL_BUFFSIZE, LCCL_BUFFER_SIZE
 from cam_hccl_plugin.errors import PlanError
-from cam_hccl_plugin.model import ConnectorIdentity, MiB, ModelShape, Role, SizingInputs, Topology
+from cam_hccl_plugin.model import (
+    ConnectorClaim,
+    ConnectorIdentity,
+    MiB,
+    ModelShape,
+    Role,
+    SizingInputs,
+    Topology,
+)
 from cam_hccl_plugin.model_config import candidates, read_shape
 from cam_hccl_plugin.plugin_host import PluginHost
 from cam_hccl_plugin.settings import Settings
@@ -62,16 +70,7 @@ def deployment_from(
         attn_ranks_per_dp=arguments.attn_ranks_per_dp or npus,
         npus_per_dp_group=npus,
     )
-    tokens = {
-        Role.ATTENTION: arguments.max_num_batched_tokens,
-        Role.FFN: arguments.ffn_max_num_batched_tokens or arguments.max_num_batched_tokens,
-    }
-    if claim.tokens_shared and len(set(tokens.values())) > 1:
-        raise PlanError(
-            f"--ffn-max-num-batched-tokens {tokens[Role.FFN]}: {arguments.connector} needs the "
-            f"same max_num_batched_tokens on both roles, Attention has {tokens[Role.ATTENTION]}; "
-            "leave the option out"
-        )
+    tokens = _tokens(arguments, claim)
     quant = bool(arguments.dynamic_quant)
     utilization = arguments.gpu_memory_utilization or DEFAULT_UTILIZATION
     variables = variables_from(arguments, window_variables())
@@ -90,6 +89,20 @@ def deployment_from(
         device_memory_bytes=device_bytes(arguments),
         hccl_buffsize_mib=getattr(arguments, "hccl_buffsize", None),
     )
+
+
+def _tokens(arguments: argparse.Namespace, claim: ConnectorClaim) -> dict[Role, int]:
+    tokens = {
+        Role.ATTENTION: arguments.max_num_batched_tokens,
+        Role.FFN: arguments.ffn_max_num_batched_tokens or arguments.max_num_batched_tokens,
+    }
+    if claim.tokens_shared and len(set(tokens.values())) > 1:
+        raise PlanError(
+            f"--ffn-max-num-batched-tokens {tokens[Role.FFN]}: {arguments.connector} needs the "
+            f"same max_num_batched_tokens on both roles, Attention has {tokens[Role.ATTENTION]}; "
+            "leave the option out"
+        )
+    return tokens
 
 
 def variables_from(

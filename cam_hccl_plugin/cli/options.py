@@ -52,6 +52,10 @@ def add_deployment(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of FFN; CAMP2P: A x batch / F. CAM Async needs the same value on both roles",
     )
+    _add_parallelism(group)
+
+
+def _add_parallelism(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--npus-per-dp-group",
         type=positive,

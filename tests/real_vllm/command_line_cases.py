@@ -25,7 +25,7 @@ class Case:
 
     @property
     def model(self) -> str:
-        """The tiny model; the double's connectors, as upstream's, read ``n_routed_experts`` only."""
+        """The tiny model; the double's connectors read ``n_routed_experts`` only."""
         return "glm4_moe" if self.afd_plugin else "qwen3_moe"
 
 

@@ -59,13 +59,17 @@ class TestWindows:
         Start(torch).run()
         assert "operator window" not in "".join(text for _, text in log.lines)
 
-    def test_camp2p_believes_nothing(self, torch: Any, log: Lines) -> None:
+    @pytest.mark.parametrize("raw", ["1", "9999"])
+    def test_camp2p_believes_nothing(
+        self, torch: Any, log: Lines, monkeypatch: pytest.MonkeyPatch, raw: str
+    ) -> None:
+        monkeypatch.setenv("LCCL_BUFFER_SIZE", raw)
         torch.register("afd_ascend", "a2e", "e2a", "afd_async_dispatch_send")
         start = Start(torch, connector=CAMP2P, operator_window="follow")
         start.names = ("afd", "afd1")
         start.run()
-        assert "believe" not in log.text("WARNING")
-        assert 408 not in start.sizes.values()
+        assert "operator window (" not in "".join(text for _, text in log.lines)
+        assert 9999 not in start.sizes.values()
 
 
 class TestFollow:
@@ -117,9 +121,9 @@ class TestFollow:
     def test_a_window_that_does_not_fit_the_device_is_refused_before_the_group(
         self, torch: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("LCCL_BUFFER_SIZE", "-1")
-        start = Start(torch, operator_window="follow")
-        with pytest.raises(PlanError):
+        monkeypatch.setenv("LCCL_BUFFER_SIZE", "600")
+        start = Start(torch, operator_window="follow", total_bytes=lambda: 2**30)
+        with pytest.raises(PlanError, match="1200 MiB"):
             start.run()
         assert start.sizes == {}
 
