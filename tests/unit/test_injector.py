@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import Records, Stack
-from fakes import Options, async_config, camp2p_config, vllm_config
+from fakes import GENERIC, Options, async_config, camp2p_config, vllm_config
 
 from cam_hccl_plugin.errors import InjectionError, PlanError, SeamError
 
@@ -25,33 +25,6 @@ SUBCLASS = """
 from afd_plugin.connectors.npu.{module} import {base}
 class {name}({base}):
     pass
-"""
-
-GENERIC = """
-from datetime import timedelta
-from afd_plugin.connectors.base import AFDConnectorBase
-from afd_plugin.distributed import afd_process_group
-from afd_plugin.distributed import init_afd_process_group
-
-class CAMOtherConnector(AFDConnectorBase):
-    wanted = [("one", "hccl"), ("two", "npu:hccl"), ("talk", "gloo")]
-    pg_options = {}
-
-    def init_afd_connector(self):
-        self.groups = {}
-        for name, backend in self.wanted:
-            options = {}
-            if name in self.pg_options:
-                options["pg_options"] = self.pg_options[name]
-            self.groups[name] = init_afd_process_group(
-                backend=backend, init_method="tcp://127.0.0.1:1", world_size=2,
-                rank=self.role_rank, group_name=name, timeout=timedelta(minutes=1), **options)
-        self._initialized = True
-
-    def close(self):
-        for group in self.groups.values():
-            afd_process_group.destroy_group(group)
-        self._initialized = False
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Records, Stack
-from fakes import GIB, async_config, camp2p_config, vllm_config
+from fakes import GENERIC, GIB, async_config, camp2p_config, vllm_config
 
 from cam_hccl_plugin.errors import CamHcclError, PlanError, SettingsError
 
@@ -114,6 +114,14 @@ class TestWhoSpeaks:
         connector = stack.start(async_config(), local_rank=local_rank)
         connector.close()
         connector.init_afd_connector()
+        assert len([w for w in records.warnings if "memory guard" in w]) == 1
+
+    def test_the_memory_guard_once_even_if_init_creates_more_groups_than_planned(
+        self, stack: Stack, records: Records
+    ) -> None:
+        stack.write_connector("my_connectors", "CAMOtherConnector", GENERIC)
+        stack.set_device(GIB)
+        stack.start(vllm_config(connector="CAMOtherConnector", flag={}))
         assert len([w for w in records.warnings if "memory guard" in w]) == 1
 
     @pytest.mark.parametrize("local_rank", [0, 3])
