@@ -34,7 +34,7 @@ def start(model: Path, work: Path, additional: str, **extra: str) -> Start:
         "generate.py",
         [str(model), additional, str(answers)],
         work,
-        timeout_s=420,
+        timeout_s=600,
         PYTHONPATH=str(HERE / "probe"),
         CAM_HCCL_PROBE=str(probe),
         **extra,

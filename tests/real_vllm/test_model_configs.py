@@ -30,7 +30,6 @@ NEEDS_TORCHVISION = {"qwen3_5_moe"}
 """vLLM cannot inspect the model class without torchvision; its own config reader is used."""
 
 NOT_READ = {
-    "dbrx": "nests its numbers in ffn_config; vLLM does not find them either",
     "deepseek_ocr2": "has no top-k by default",
     "deepseek_ocr2_text": "has no top-k by default",
     "deepseek_v2": "has no top-k by default",
