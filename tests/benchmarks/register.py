@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Section 2: what the plugin costs in a vLLM process, and that no step goes through it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Figures, Table, Target
+from benchmarks.timing import ask_module
+from cann_shim.build import build_shim, torch_npu_dir
+
+_TESTS = Path(__file__).resolve().parent.parent
+_PROCESS_TARGET_MS = 10.0
+_GROUP_TARGET_MS = 1.0
+_LIGHT = {"cam_hccl_plugin", "wrapt", "pluggy"}
+
+_EXPECTED_WRAPPERS = [
+    "afd_plugin.connectors.factory.AFDConnectorFactory.create_connector",
+    "afd_plugin.connectors.npu.async_cam.init_afd_process_group",
+    "afd_plugin.connectors.npu.camp2p.init_afd_process_group",
+    "vllm.engine.arg_utils.EngineArgs.create_engine_config",
+]
+_CALLED = {
+    "create_connector": "once per worker, when the model runner is made",
+    "init_afd_process_group": "once per group, in init_afd_connector",
+    "create_engine_config": "once per engine, from the command line",
+}
+
+
+def _environment(torch_npu: Path | None = None) -> dict[str, str]:
+    """A child's environment: the seam double on the path and, if named, torch-npu on the shim."""
+    unwanted = ("HCCL_", "LCCL_", "VLLM_PLUGINS")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
+    path = [str(_TESTS), str(_TESTS / "seam_double")]
+    if torch_npu is not None:
+        path = [str(_TESTS), str(torch_npu)]  # the double comes by its entry point there
+        libraries = [str(build_shim(torch_npu)), env.get("LD_LIBRARY_PATH", "")]
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [*path, env.get("PYTHONPATH", "")]))
+    env["SEAM_DOUBLE_GENERATION"] = "a"
+    return env
+
+
+def _module_counts(modules: Iterable[str]) -> tuple[str, list[str]]:
+    """Modules by package as text, and those of neither ours nor our two dependencies nor stdlib."""
+    tops = Counter(name.partition(".")[0] for name in modules)
+    others = sorted(set(tops) - _LIGHT - set(sys.stdlib_module_names))
+    return ", ".join(f"{name} {count}" for name, count in sorted(tops.items())), others
+
+
+def _in_vllm(runs: int) -> Figures:
+    scenarios = ask_module("benchmarks.in_vllm", str(runs), env=_environment())
+    rows, targets, heavy = [], [], set()
+    for name, found in scenarios.items():
+        totals = []
+        for lap in found[0]["laps"]:
+            wall, cpu = zip(*(run["laps"][lap] for run in found), strict=True)
+            label = f"{name}: {lap}"
+            rows.append((label, statistics.median(wall), min(wall), statistics.median(cpu)))
+        for run in found:
+            counted = ["register"] if name == "off" else list(run["laps"])
+            totals.append(sum(run["laps"][lap][0] for lap in counted))
+        label = {"off": "register() when off"}.get(name, f"register() and create_connector, {name}")
+        targets.append(Target(label, statistics.median(totals), _PROCESS_TARGET_MS, "ms"))
+    modules = []
+    for name, found in scenarios.items():
+        counts, others = _module_counts(found[0]["modules"])
+        heavy.update(others)
+        modules.append((name, len(found[0]["modules"]), counts, ", ".join(others) or None))
+    targets.append(
+        Target("modules added that are neither ours, wrapt nor pluggy", len(heavy), 0, "")
+    )
+    notes = [
+        f"{runs} runs each, every one in a process of its own that had imported vLLM and no plugin",
+        "off: no flag, no AFD; launch check: create_engine_config's hook, once per engine, not in "
+        "workers",
+        "AFD, flag absent / on: afd_plugin (the double) imported before, so that register() hooks "
+        "its factory",
+    ]
+    columns = {"what": "what", "median_ms": "median ms", "min_ms": "min ms", "cpu_ms": "CPU ms"}
+    title = "Cost in a process with the real vLLM"
+    cost = Table("register", title, columns, rows, notes)
+    columns = {"process": "process", "count": "count", "packages": "packages", "others": "others"}
+    listed = Table("modules", "Modules added to a vLLM process", columns, modules)
+    return Figures([cost, listed], targets)
+
+
+def _group_table(starts: dict[str, Any]) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for connector, start in starts.items():
+        rows.append((connector, "create_connector, planning and guard", start["create_ms"], None))
+        calls = sum(start["store_calls"].values()) / start["inits"]
+        for number, (group, ms) in enumerate(start["group_ms"].items()):
+            rows.append((connector, f"group {group}", ms, calls if number == 0 else 0.0))
+        rows.append((connector, "after the groups: checks, line, ledger", start["report_ms"], None))
+    columns = {
+        "connector": "connector",
+        "what": "added by the hook",
+        "median_ms": "median ms",
+        "store_calls": "store calls",
+    }
+    notes = [
+        "a group: hooked creation minus the time in torch, with torch-npu's own options, read-back "
+        "and a TCPStore; the first one compares the roles",
+    ]
+    return Table("hook", "A start on the real torch-npu over the shim", columns, rows, notes)
+
+
+def _wrapper_table(result: dict[str, Any]) -> Table:
+    rows = [(name, _CALLED[name.rpartition(".")[2]]) for name in result["ours"]]
+    for connector, names in result["on_instances"].items():
+        rows += [(f"{connector} instance: {name}", "once per start") for name in names]
+    looked = result["looked"]
+    notes = [
+        f"looked at {looked['attributes']} attributes of {looked['modules']} modules and "
+        f"{looked['classes']} classes, all that were loaded after a whole start, for wrappers and "
+        "functions of cam_hccl_plugin",
+        "nothing here is called per step",
+    ]
+    columns = {"attribute": "attribute", "called": "called"}
+    return Table("wrappers", "Everything that the plugin replaced", columns, rows, notes)
+
+
+def _in_torch_npu(runs: int) -> Figures:
+    env = _environment(torch_npu_dir())
+    result = ask_module("benchmarks.in_torch_npu", str(runs), env=env)
+    if result["ours"] != _EXPECTED_WRAPPERS:
+        raise RuntimeError(f"replaced attributes: {result['ours']}, wanted {_EXPECTED_WRAPPERS}")
+    starts = result["starts"]
+    slowest = max(ms for start in starts.values() for ms in start["group_ms"].values())
+    calls = max(sum(start["store_calls"].values()) / start["inits"] for start in starts.values())
+    targets = [
+        Target("hook per group, slowest", slowest, _GROUP_TARGET_MS, "ms"),
+        Target("store calls of a start, per rank", calls, 1.0, "calls"),
+    ]
+    return Figures([_group_table(starts), _wrapper_table(result)], targets)
+
+
+def measure(runs: int) -> Figures:
+    """register() in vLLM; the hook on torch-npu where CAM_HCCL_TORCH_NPU_DIR names one."""
+    figures = _in_vllm(runs)
+    if os.environ.get("CAM_HCCL_TORCH_NPU_DIR"):
+        more = _in_torch_npu(runs)
+        figures.tables += more.tables
+        figures.targets += more.targets
+    return figures
