@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from cam_hccl_plugin import startup
-from cam_hccl_plugin.connector_start import ConnectorStart
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
     CREATE_CONNECTOR,
@@ -32,6 +30,7 @@ from cam_hccl_plugin.patches.upstream import (
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
 
 if TYPE_CHECKING:
+    from cam_hccl_plugin.connector_start import ConnectorStart
     from cam_hccl_plugin.plugin_host import PluginHost
 
 
@@ -95,6 +94,8 @@ class FactoryPatch:
         connector = wrapped(*args, **kwargs)
         if not self._on or isinstance(getattr(connector, INIT_CONNECTOR, None), SizedInit):
             return connector  # off, or a second wrapper of ours below a foreign one was first
+        from cam_hccl_plugin import startup  # here: arming must stay cheap
+
         vllm_config = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
         start = startup.prepare(
             connector,

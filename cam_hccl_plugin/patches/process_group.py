@@ -19,11 +19,10 @@ import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from cam_hccl_plugin.injector import Injection
 from cam_hccl_plugin.patches.upstream import (
     CREATE_GROUP,
     CREATE_GROUP_PARAMETERS,
@@ -31,6 +30,9 @@ from cam_hccl_plugin.patches.upstream import (
     require_parameters,
 )
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+
+if TYPE_CHECKING:
+    from cam_hccl_plugin.injector import Injection
 
 _active: ContextVar[Injection | None] = ContextVar("cam_hccl_injection", default=None)
 

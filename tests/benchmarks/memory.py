@@ -35,8 +35,8 @@ _NOTES = (
     "before: HCCL_BUFFSIZE 4096 (Async), 512 Attention / 2048 FFN (CAMP2P); after: the plugin, "
     "sizing auto",
     "MiB of one die, 2 x buffer summed over its CAM groups (CAMP2P's FFN die has afd_moe as well)",
-    "%: of the die's 64 GiB; KV tokens: the freed memory in tokens of DeepSeek-V3.2's cache, on the "
-    "dies that keep it",
+    "%: of the die's 64 GiB; KV tokens: the freed memory in tokens of DeepSeek-V3.2's cache, on "
+    "the dies that keep it",
     "before/need and after/need: one buffer over what the operators need; below 1 they refuse to "
     "run, 1.0 is the physical limit",
     f"recorded: read from the structs HCCL received in a whole world, at most {LARGEST_WORLD} "

@@ -113,8 +113,8 @@ def measure(runs: int) -> Figures:
         "total_ms": "sum ms",
     }
     notes = [
-        "calls of the plugin on the group's PrefixStore over a TCPStore on the loopback device, all "
-        "of them compare_set; one after the other",
+        "calls of the plugin on the group's PrefixStore over a TCPStore on the loopback device, "
+        "one rank after the other; all of them are compare_set",
         "counted as one group; a connector start compares in its first group of both roles only",
     ]
     title = "Fingerprint: store round trips"

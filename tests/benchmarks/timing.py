@@ -40,18 +40,17 @@ TIMES_COLUMNS = {
 }
 
 
-def time_command(command: Sequence[str], runs: int) -> Times:
+def time_command(command: Sequence[str], runs: int, env: dict[str, str] | None = None) -> Times:
     """Start ``command`` anew ``runs`` times; its output is dropped.
 
     Raises:
         RuntimeError: it ended with a status other than 0.
     """
     wall, cpu = [], []
+    null = subprocess.DEVNULL
     for _ in range(runs):
         start = time.perf_counter()
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, env=env)
         _, status, usage = os.wait4(process.pid, 0)
         wall.append((time.perf_counter() - start) * 1e3)
         cpu.append((usage.ru_utime + usage.ru_stime) * 1e3)
