@@ -46,7 +46,14 @@ def test_memory_that_is_added_is_shown_as_such(host):
 
 @pytest.mark.parametrize(
     ("cell", "text"),
-    [(None, "-"), ("x", "x"), (12288, "12 288"), (1.0, "1.00"), (1008.4, "1 008"), (-2638, "-2 638")],
+    [
+        (None, "-"),
+        ("x", "x"),
+        (12288, "12 288"),
+        (1.0, "1.00"),
+        (1008.4, "1 008"),
+        (-2638, "-2 638"),
+    ],
 )
 def test_cells(cell, text):
     assert cell_text(cell) == text
