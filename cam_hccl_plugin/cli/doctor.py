@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from cam_hccl_plugin.cli.doctor_probe import TIMEOUT_SECONDS, run_probe
 from cam_hccl_plugin.cli.installed import entry_points_named, find_neighbour
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.plugin_host import build_host
+from cam_hccl_plugin.vllm_adapter import environment
 
 DESCRIPTION = f"""Check the environment that this command runs in, one line per check.
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise PlanError("doctor takes no command; run it in the environment of the command")
     around = Surroundings(
         python=sys.version_info[:2],
-        environment=dict(os.environ),
+        environment=environment(),
         neighbour=find_neighbour,
         entry_points=entry_points_named,
         probe=run_probe,

@@ -20,6 +20,7 @@ from cam_hccl_plugin.environment import (
 from cam_hccl_plugin.errors import CamHcclError
 from cam_hccl_plugin.model import HCCL_DEFAULT_MIB
 from cam_hccl_plugin.operator_window import BINARY_BUILD, LCCL_DEFAULT_MIB, SOURCE_BUILD
+from cam_hccl_plugin.patches.upstream import AFD_PACKAGE
 from cam_hccl_plugin.settings import FLAG_KEY
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -59,13 +60,13 @@ def all_findings(around: Surroundings) -> Iterator[Finding]:
     yield from _plugin(around)
     yield _vllm(around)
     yield _presence(around, "vllm_ascend", "vllm-ascend", "install the one for your vLLM")
-    yield _presence(around, "afd_plugin", "afd-plugin", "install it from its repository")
+    yield _presence(around, AFD_PACKAGE, "afd-plugin", "install it from its repository")
     yield _presence(around, "torch", "torch", "install the one that your torch-npu wants")
     yield _torch_npu(around)
     yield from _allowed(around)
     yield _hccl_buffsize(around)
     yield _lccl_buffer_size(around)
-    yield _probed(around, "seam", "afd_plugin", "afd-plugin seam", "use a supported afd-plugin")
+    yield _probed(around, "seam", AFD_PACKAGE, "afd-plugin seam", "use a supported afd-plugin")
     yield _probed(
         around,
         "options",

@@ -62,7 +62,7 @@ def _death(status: int, stderr: bytes) -> str:
 
 
 def _seam() -> str:
-    from cam_hccl_plugin.patches.seam_probe import probe_seam
+    from cam_hccl_plugin.cli.seam_probe import probe_seam
 
     return probe_seam()
 

@@ -62,15 +62,7 @@ def deployment_from(
     settings = Settings(**{key: value for key, value in given.items() if value is not None})
     identity = ConnectorIdentity(arguments.connector, (arguments.connector,))
     claim = claim_connector(host, identity, "--connector")
-    npus = arguments.npus_per_dp_group or 1
-    topology = Topology(
-        attention_ranks=arguments.attention_ranks,
-        ffn_ranks=arguments.ffn_ranks,
-        num_ubatches=arguments.num_ubatches or 1,
-        attn_ranks_per_dp=arguments.attn_ranks_per_dp or npus,
-        npus_per_dp_group=npus,
-    )
-    tokens = _tokens(arguments, claim)
+    topology, tokens = _topology(arguments), _tokens(arguments, claim)
     quant = bool(arguments.dynamic_quant)
     utilization = arguments.gpu_memory_utilization or DEFAULT_UTILIZATION
     variables = variables_from(arguments, window_variables())
@@ -88,6 +80,17 @@ def deployment_from(
         },
         device_memory_bytes=device_bytes(arguments),
         hccl_buffsize_mib=getattr(arguments, "hccl_buffsize", None),
+    )
+
+
+def _topology(arguments: argparse.Namespace) -> Topology:
+    npus = arguments.npus_per_dp_group or 1
+    return Topology(
+        attention_ranks=arguments.attention_ranks,
+        ffn_ranks=arguments.ffn_ranks,
+        num_ubatches=arguments.num_ubatches or 1,
+        attn_ranks_per_dp=arguments.attn_ranks_per_dp or npus,
+        npus_per_dp_group=npus,
     )
 
 

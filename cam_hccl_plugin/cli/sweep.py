@@ -37,7 +37,7 @@ exit status: 0; 2 for bad input
 
 MAX_POINTS = 10_000
 _values = checked(
-    lambda text: [integer(1, None)(part) for part in text.split(",")],
+    lambda text: [integer(1, 2**63 - 1)(part) for part in text.split(",")],
     "positive integers with commas between them",
 )
 

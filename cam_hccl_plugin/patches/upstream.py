@@ -18,6 +18,10 @@ FACTORY_CLASS = "AFDConnectorFactory"
 CREATE_CONNECTOR = "create_connector"
 INIT_CONNECTOR = "init_afd_connector"
 CREATE_GROUP = "init_afd_process_group"
+CAM_CONNECTOR_MODULES = {
+    "CAMAsyncAFDConnector": "afd_plugin.connectors.npu.async_cam",
+    "CAMP2pAFDConnector": "afd_plugin.connectors.npu.camp2p",
+}
 CREATE_GROUP_PARAMETERS = ("backend", "rank", "group_name", "pg_options")
 
 

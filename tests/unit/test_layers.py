@@ -50,7 +50,7 @@ LAYERS = {
 MODULES = modules()
 LAYERS |= {name: 7 for name in MODULES if name.startswith("cli.")}
 # The commands that ask another Python process, which inherits the environment as it is.
-ASKS_A_PROCESS = {"cli.vllm_parser", "cli.doctor", "cli.doctor_probes"}
+ASKS_A_PROCESS = {"cli.vllm_parser", "cli.doctor_probe"}
 UPSTREAM = {"torch", "torch_npu", "vllm", "afd_plugin"}
 every_module = pytest.mark.parametrize("name", sorted(MODULES))
 

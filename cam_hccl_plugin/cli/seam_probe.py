@@ -11,21 +11,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from cam_hccl_plugin.builtin_hooks import ASYNC_CLASS, CAMP2P_CLASS
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.connector_factory import FactoryPatch
 from cam_hccl_plugin.patches.upstream import (
+    CAM_CONNECTOR_MODULES,
     CREATE_GROUP,
     FACTORY_CLASS,
     FACTORY_MODULE,
     INIT_CONNECTOR,
     moved,
 )
-
-CONNECTOR_MODULES = {
-    ASYNC_CLASS: "afd_plugin.connectors.npu.async_cam",
-    CAMP2P_CLASS: "afd_plugin.connectors.npu.camp2p",
-}
 
 
 def probe_seam() -> str:
@@ -38,7 +33,7 @@ def probe_seam() -> str:
     factory_module = importlib.import_module(FACTORY_MODULE)
     FactoryPatch().install(factory_module)
     found = []
-    for name, module_name in CONNECTOR_MODULES.items():
+    for name, module_name in CAM_CONNECTOR_MODULES.items():
         connector = _connector_class(factory_module, name, module_name)
         if not callable(getattr(connector, INIT_CONNECTOR, None)):
             raise moved(f"a method {INIT_CONNECTOR} of {name}", "none")
