@@ -113,4 +113,5 @@ def _mark_limit(panel: Any, tokens: int) -> None:
         va="bottom",
         fontsize=8,
         color=_GREY,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
     )
