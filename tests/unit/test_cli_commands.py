@@ -195,6 +195,12 @@ class TestOneRole:
         line = camp2p("attention", "28").replace('"cam_hccl": {}', '"cam_hccl": {"scope": "group"}')
         assert "cannot know the other role's" in plan.refused(line)
 
+    def test_both_commands_do_not_help_a_worker(self, plan: Plan) -> None:
+        lines = [camp2p("attention", "28"), camp2p("ffn", "84")]
+        flag = '"cam_hccl": {"scope": "group"}'
+        lines = [line.replace('"cam_hccl": {}', flag) for line in lines]
+        assert "cannot know the other role's" in plan.refused(*lines)
+
     def test_scope_group_of_async(self, plan: Plan) -> None:
         assert selected(plan.json(serve(flag={"scope": "group"}))) == {"attention": 139, "ffn": 139}
 
