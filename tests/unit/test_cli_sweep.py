@@ -170,7 +170,6 @@ class TestPlot:
 
     @pytest.mark.parametrize("ending", [".png", ".svg"])
     def test_a_file_is_written(self, sweep: Sweep, tmp_path: Path, ending: str) -> None:
-        pytest.importorskip("matplotlib")
         files = [tmp_path / f"{name}{ending}" for name in "ab"]
         for file in files:
             sweep.text(*self.WORDS, *ASYNC, *RANKS, *QUANT, *DIE, "--plot", str(file))
@@ -194,7 +193,6 @@ class TestPlot:
         assert "must end in .png or .svg" in message
 
     def test_an_unwritable_place(self, sweep: Sweep, tmp_path: Path) -> None:
-        pytest.importorskip("matplotlib")
         file = tmp_path / "missing" / "a.png"
         assert "cannot be written" in sweep.refused(
             *self.WORDS, *ASYNC, *RANKS, "--plot", str(file)
