@@ -113,7 +113,11 @@ class WindowCheck:
         size = max(self.believed_mib, self.wanted_mib)
         remedies = []
         if self.buffer_mib >= self.wanted_mib:  # no value of the variable fits a smaller buffer
-            remedies.append(f"lower {self.build.variable} to {self.wanted_mib}")
+            everywhere = " (it resizes every HCCL group without a size of its own, too)"
+            remedies.append(
+                f"lower {self.build.variable} to {self.wanted_mib}"
+                f"{everywhere if self.build.variable == HCCL_BUFFSIZE else ''}"
+            )
         if self.source is SizeSource.CALLER:
             remedies.append(f"set hccl_buffer_size in connector_extra_config to {size}")
         else:

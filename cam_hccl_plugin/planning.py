@@ -190,12 +190,11 @@ def _check_group_scope(request: PlanRequest) -> None:
         return
     if len(request.needs) == len(Role):
         return
+    each = f", or give each of {', '.join(spanning)} a size in group_buffer_size_mb"
     raise PlanError(
         f'cam_hccl.scope is "group", but with {request.connector} a rank cannot know the other '
         "role's max_num_batched_tokens; set buffer_size_mb to an integer, or to both attention "
-        "and ffn, or give every group that spans both roles a size in group_buffer_size_mb"
-        f"{' (' + ', '.join(spanning) + ')' if spanning else ''}; `cam-hccl plan --scope group` "
-        "prints the value"
+        f"and ffn{each if spanning else ''}; `cam-hccl plan --scope group` prints the value"
     )
 
 
