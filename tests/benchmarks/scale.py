@@ -23,6 +23,8 @@ from cam_hccl_plugin.settings import Settings
 _RANKS = (1, 16, 64, 384)
 _TOKENS = (1, 8192, 262144)
 _RATIO_LIMIT = 2.0
+_CLIENTS = 8
+"""Connections that stand for all ranks: torch is slow to make many from one process."""
 _SHAPE = ModelShape(hidden_size=7168, topk=8, routed_experts=256)
 
 
@@ -82,12 +84,14 @@ def _exchanges(ranks: int) -> tuple[int, int, float, float]:
     """Let ``ranks`` clients of one store compare: ranks, calls, median and total ms."""
     from torch.distributed import PrefixStore, TCPStore, distributed_c10d
 
-    server = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=60), wait_for_workers=False)
+    seconds = timedelta(seconds=60)
+    server = TCPStore("127.0.0.1", 0, None, True, seconds, wait_for_workers=False)
     case = _case(ASYNC, ranks // 2, 8192)
     mine = _fingerprint(case, Role.ATTENTION, 0)
     calls, durations = 0, []
-    for _ in range(ranks):
-        client = TCPStore("127.0.0.1", server.port, None, False, timedelta(seconds=60))
+    clients = [TCPStore("127.0.0.1", server.port, None, False, seconds) for _ in range(_CLIENTS)]
+    for rank in range(ranks):
+        client = clients[rank % _CLIENTS]
         store = CountingStore(PrefixStore("afd_async_cam", client))
         group = object()
         distributed_c10d._world.pg_map[group] = ("hccl", store)
@@ -114,7 +118,7 @@ def measure(runs: int) -> Figures:
     }
     notes = [
         "calls of the plugin on the group's PrefixStore over a TCPStore on the loopback device, "
-        "one rank after the other; all of them are compare_set",
+        f"one rank after the other over {_CLIENTS} connections; all of them are compare_set",
         "counted as one group; a connector start compares in its first group of both roles only",
     ]
     title = "Fingerprint: store round trips"
