@@ -14,15 +14,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cam_hccl_plugin.errors import SettingsError
+from cam_hccl_plugin.flag_places import KV_PLACE, PRIMARY_PLACE, flags_in
 from cam_hccl_plugin.memory import DEFAULT_GUARD_RATIO
 from cam_hccl_plugin.model import Role
 from cam_hccl_plugin.sizing import DEFAULT_HEADROOM, exact
-
-FLAG_KEY = "cam_hccl"
-"""Key of the flag in ``additional_config`` and in ``kv_connector_extra_config``."""
-
-PRIMARY_PLACE = f"additional_config.{FLAG_KEY}"
-KV_PLACE = f"kv_transfer_config.kv_connector_extra_config.{FLAG_KEY}"
 
 MAX_BUFFER_MIB = 2**32 - 2
 """Largest size torch-npu can hand to HCCL: 32 bits, and CANN uses 2**32-1 for "not set"."""
@@ -85,11 +80,15 @@ def parse_flag(additional: Any, kv_extra: Any) -> Settings | None:
         SettingsError: the flag is in both places with different content, or anything in
             it is wrong; the message lists every problem.
     """
-    places = {
-        place: source[FLAG_KEY]
-        for place, source in ((PRIMARY_PLACE, additional), (KV_PLACE, kv_extra))
-        if isinstance(source, Mapping) and FLAG_KEY in source
-    }
+    return parse_places(flags_in(additional, kv_extra))
+
+
+def parse_places(places: Mapping[str, Any]) -> Settings | None:
+    """The same from the flag's value by place.
+
+    Raises:
+        SettingsError: as :func:`parse_flag`.
+    """
     if not places:
         return None
     if len(places) > 1 and _canonical(places[PRIMARY_PLACE]) != _canonical(places[KV_PLACE]):

@@ -12,6 +12,7 @@ from typing import Any
 
 from cam_hccl_plugin.environment import HCCL_BUFFSIZE, EnvironmentBuffer, read_buffsize
 from cam_hccl_plugin.errors import PlanError
+from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.model import (
     ConnectorIdentity,
     ModelShape,
@@ -27,7 +28,7 @@ from cam_hccl_plugin.model_config import (
     read_shape,
 )
 from cam_hccl_plugin.operator_window import BUILDS
-from cam_hccl_plugin.settings import Settings, parse_flag
+from cam_hccl_plugin.settings import Settings, parse_places
 from cam_hccl_plugin.sizing import exact
 
 _CONNECTOR_NAMES = {
@@ -58,11 +59,7 @@ def read_flag(vllm_config: Any) -> Settings | None:
     Raises:
         SettingsError: the flag is wrong.
     """
-    kv_transfer = getattr(vllm_config, "kv_transfer_config", None)
-    return parse_flag(
-        getattr(vllm_config, "additional_config", None),
-        getattr(kv_transfer, "kv_connector_extra_config", None),
-    )
+    return parse_places(given_flags(vllm_config))
 
 
 def afd_section(vllm_config: Any) -> Mapping[str, Any] | None:

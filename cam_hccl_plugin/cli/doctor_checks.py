@@ -18,10 +18,10 @@ from cam_hccl_plugin.environment import (
     read_buffsize,
 )
 from cam_hccl_plugin.errors import CamHcclError
+from cam_hccl_plugin.flag_places import FLAG_KEY
 from cam_hccl_plugin.model import HCCL_DEFAULT_MIB
 from cam_hccl_plugin.operator_window import BINARY_BUILD, LCCL_DEFAULT_MIB, SOURCE_BUILD
 from cam_hccl_plugin.patches.upstream import AFD_PACKAGE
-from cam_hccl_plugin.settings import FLAG_KEY
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 PLUGINS_VARIABLE = "VLLM_PLUGINS"

@@ -19,6 +19,7 @@ from cam_hccl_plugin.cli.deployment import claim_connector
 from cam_hccl_plugin.cli.serve_command import ServeCommand
 from cam_hccl_plugin.cli.serve_options import ServeOptions
 from cam_hccl_plugin.errors import CamHcclError, PlanError
+from cam_hccl_plugin.flag_places import FLAG_KEY
 from cam_hccl_plugin.model import (
     ConnectorClaim,
     ConnectorIdentity,
@@ -28,7 +29,7 @@ from cam_hccl_plugin.model import (
     Topology,
 )
 from cam_hccl_plugin.plugin_host import PluginHost
-from cam_hccl_plugin.settings import FLAG_KEY, Settings
+from cam_hccl_plugin.settings import Settings
 
 _ALIASES = {"afd_connector": "connector", "afd_role": "role"}
 _ALIASES |= {"afd_host": "host", "afd_port": "port"}

@@ -9,9 +9,9 @@ from typing import Any
 
 from cam_hccl_plugin.cli.launch import Launch
 from cam_hccl_plugin.errors import PlanError
+from cam_hccl_plugin.flag_places import FLAG_KEY
 from cam_hccl_plugin.model import Role
 from cam_hccl_plugin.role_match import take_fingerprint
-from cam_hccl_plugin.settings import FLAG_KEY
 from cam_hccl_plugin.sizing import ceil_div
 
 PLUGINS_VARIABLE = "VLLM_PLUGINS"

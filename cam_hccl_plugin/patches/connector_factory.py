@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
     CREATE_CONNECTOR,
@@ -94,12 +95,15 @@ class FactoryPatch:
         connector = wrapped(*args, **kwargs)
         if not self._on or isinstance(getattr(connector, INIT_CONNECTOR, None), SizedInit):
             return connector  # off, or a second wrapper of ours below a foreign one was first
+        passed = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
+        vllm_config = getattr(connector, "vllm_config", passed)
+        if not given_flags(vllm_config):
+            return connector
         from cam_hccl_plugin import startup  # here: arming must stay cheap
 
-        vllm_config = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
         start = startup.prepare(
             connector,
-            getattr(connector, "vllm_config", vllm_config),
+            vllm_config,
             host=self._host,
             upstream=upstream_label(),
             start_number=self._starts,

@@ -20,6 +20,7 @@ from typing import Any
 import wrapt
 
 from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.patches.upstream import afd_loaded
 from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
 
@@ -60,7 +61,7 @@ class EngineConfigPatch:
 
     def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         vllm_config = wrapped(*args, **kwargs)
-        if not self._on:
+        if not self._on or not given_flags(vllm_config):
             return vllm_config
         from cam_hccl_plugin import startup  # here: most processes never come to this point
 

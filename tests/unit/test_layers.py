@@ -12,6 +12,7 @@ from source import PACKAGE, ROOT, imports, internal_imports, modules, strings, t
 # One home per fact: the layer of every module; a new module must be entered here.
 LAYERS = {
     "errors": 0,
+    "flag_places": 0,
     "model": 0,
     "sizing": 1,
     "operators": 1,
