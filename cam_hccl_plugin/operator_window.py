@@ -72,6 +72,7 @@ class WindowCheck:
     """One build's window in one group of one role; sizes in MiB, the need in bytes.
 
     ``source`` is where the buffer's size came from: it decides which remedy has an effect.
+    ``follow`` says that the size is one before ``operator_window`` "follow" raises it.
     """
 
     build: OperatorBuild
@@ -81,6 +82,7 @@ class WindowCheck:
     buffer_mib: int
     operator_bytes: int | None
     source: SizeSource = SizeSource.DERIVED
+    follow: bool = False
 
     @property
     def believed_mib(self) -> int:
@@ -96,6 +98,11 @@ class WindowCheck:
     def too_large(self) -> bool:
         """Whether the believed window ends beyond the communicator's buffer."""
         return self.believed_mib > self.buffer_mib
+
+    @property
+    def followed(self) -> bool:
+        """Whether a worker with this build loaded raises the buffer to the believed window."""
+        return self.follow and self.too_large and self.source is SizeSource.DERIVED
 
     @property
     def wanted_mib(self) -> int:
@@ -139,7 +146,7 @@ class WindowCheck:
                 f"whatever group {self.group} holds; {self.export_line} on every {self.role.value} "
                 "rank"
             )
-        if self.too_large:
+        if self.too_large and not self.followed:
             found.append(
                 f"{belief}, but group {self.group} holds {self.buffer_mib} MB: dispatch-recv keeps "
                 f"a 32-byte progress record at the end of the window it believes in, which is "

@@ -91,6 +91,22 @@ class RolePlan:
         return self.plan.need
 
     @property
+    def notes(self) -> list[str]:
+        """Remarks on the sizes: the plan's own, and what following the operators' window does."""
+        followed = [
+            f'operator_window "follow": with the build {check.build.name} loaded, a worker raises '
+            f"group {check.group} to {check.believed_mib} MB "
+            f"({AREAS_PER_COMMUNICATOR * check.believed_mib} MB of device memory)"
+            for check in self.windows
+            if check.followed
+        ]
+        return [
+            *self.plan.notes,
+            *([self.plan.floor_note] if self.plan.floor_note else []),
+            *followed,
+        ]
+
+    @property
     def groups(self) -> tuple[PlannedGroup, ...]:
         """The groups, or the one entry that stands for any group."""
         return self.plan.groups or (self.plan.fallback,)
@@ -220,6 +236,7 @@ def _windows(plan: BufferPlan, launch: RoleLaunch) -> tuple[WindowCheck, ...]:
             buffer_mib=group.effective_mib,
             operator_bytes=plan.need.operator_bytes if plan.need else None,
             source=group.source,
+            follow=launch.settings.operator_window == "follow",
         )
         for build in BUILDS
         for group in plan.groups
@@ -231,4 +248,6 @@ def window_verdict(check: WindowCheck) -> str:
     """One or two words on a window check."""
     if check.too_small:
         return "too small"
+    if check.followed:
+        return "followed"
     return "too large" if check.too_large else "ok"

@@ -52,7 +52,7 @@ def _role_json(role: RolePlan) -> dict[str, Any]:
         },
         "operator_windows": [_window_json(check) for check in role.windows],
         "warnings": list(role.warnings),
-        "notes": [*role.plan.notes, *([role.plan.floor_note] if role.plan.floor_note else [])],
+        "notes": role.notes,
     }
 
 

@@ -93,7 +93,7 @@ def _windows(result: DeploymentPlan) -> list[str]:
     lines = [
         line
         for check in checks
-        if window_verdict(check) != "ok"
+        if window_verdict(check) not in ("ok", "followed")
         for line in (f"# {check.build.name}, {ROLE_LABEL[check.role]} ranks", check.export_line)
     ]
     if lines:
@@ -103,10 +103,7 @@ def _windows(result: DeploymentPlan) -> list[str]:
 
 def _remarks(result: DeploymentPlan) -> list[str]:
     notes = [
-        f"note: {role.value}: {note}"
-        for role, plan in result.roles.items()
-        for note in (*plan.plan.notes, plan.plan.floor_note)
-        if note
+        f"note: {role.value}: {note}" for role, plan in result.roles.items() for note in plan.notes
     ]
     notes = [*(f"note: {note}" for note in result.deployment.notes), *notes]
     remarks = [*notes, *(f"warning: {warning}" for warning in result.warnings)]

@@ -457,3 +457,16 @@ def test_vllm_parser_without_vllm(
     )
     assert main([*words, "--parser", "vllm", *dashes]) == 2
     assert "it is broken" in capsys.readouterr().err
+
+
+def test_a_followed_window_is_a_note_and_no_fault(plan: Plan) -> None:
+    follow = {"operator_window": "follow"}
+    commands = [serve("attention", flag=follow), serve("ffn", flag=follow)]
+    status, out, _ = plan.run(*commands)
+    assert status == 0
+    assert "group afd_async_cam to 408 MB (816 MB of device memory)" in out
+    assert "too large" not in out
+    assert "export LCCL_BUFFER_SIZE" not in out
+    _, scoped, _ = plan.run(serve("attention"), serve("ffn"))
+    assert "too large" in scoped
+    assert "of device memory)" not in scoped
