@@ -35,10 +35,16 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def lookup(config: Any, name: str) -> Any:
-    """``config[name]`` or ``config.name``, ``None`` if it is not there."""
+    """``config[name]`` or ``config.name``, ``None`` if absent or different from layer to layer."""
     if isinstance(config, Mapping):
-        return config.get(name)
-    return getattr(config, name, None)
+        layers = config.get("per_layer_config")
+        overrides = layers.values() if isinstance(layers, Mapping) else ()
+        differs = any(isinstance(layer, Mapping) and name in layer for layer in overrides)
+        return None if differs else config.get(name)
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # transformers refuses to read an attribute that layers override
+        return None
 
 
 def candidates(*configs: Any) -> list[Any]:

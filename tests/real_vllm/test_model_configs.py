@@ -33,6 +33,7 @@ NOT_READ = {
     "deepseek_ocr2": "has no top-k by default",
     "deepseek_ocr2_text": "has no top-k by default",
     "deepseek_v2": "has no top-k by default",
+    "dots3_note_vision_encoder": "not a language model, and differs from layer to layer",
     "nllb-moe": "an encoder-decoder with fixed top-2 routing",
     "switch_transformers": "an encoder-decoder with fixed top-1 routing",
     "vitpose_backbone": "not a language model",
@@ -78,6 +79,18 @@ def test_dense_model_is_one_clear_error(written: tuple[Path, dict[str, Any]]) ->
         assert "topk is missing" in message
         assert "routed_experts is missing" in message
         assert "is this a MoE model?" in message
+        assert "Traceback" not in message
+
+
+def test_top_k_that_differs_between_layers_is_one_clear_error(
+    written: tuple[Path, dict[str, Any]],
+) -> None:
+    work, report = written
+    refused = plan(work, "--model", str(work / "per_layer_topk"))
+    assert refused.returncode == 2
+    for message in (refused.stderr, report["models"]["per_layer_topk"]["missing"]):
+        assert "topk is missing" in message
+        assert "routed_experts is missing" not in message
         assert "Traceback" not in message
 
 

@@ -92,6 +92,16 @@ MODELS = {
         "MiniMaxM2ForCausalLM",
         {"hidden_size": 3072, "num_experts_per_tok": 3, "num_local_experts": 192},
     ),
+    "per_layer_topk": Model(
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {
+            "hidden_size": 1024,
+            "num_experts_per_tok": 2,
+            "num_experts": 16,
+            "per_layer_config": {1: {"num_experts_per_tok": 4}},
+        },
+    ),
     "dense": Model("Qwen3Config", "Qwen3ForCausalLM", {"hidden_size": 1024}),
 }
 
@@ -189,7 +199,7 @@ def main() -> None:
     for name, model in MODELS.items():
         model.build().save_pretrained(root / name)
         for_vllm = as_vllm_reads_it(root / name, model.vllm_refuses)
-        given = [v for k, v in model.numbers.items() if k != "model_type"]
+        given = [value for value in model.numbers.values() if isinstance(value, int)]
         report["models"][name] = {"given": given, **read_through_vllm(for_vllm)}
     (root / "report.json").write_text(json.dumps(report, indent=1))
 
