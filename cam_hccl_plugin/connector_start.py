@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cam_hccl_plugin import hccl_options, torch_process, vllm_adapter
-from cam_hccl_plugin.errors import InjectionError, PlanError
+from cam_hccl_plugin.errors import InjectionError, PlanError, SeamError
 from cam_hccl_plugin.injector import CreatedGroup, Injection
 from cam_hccl_plugin.ledger import (
     FROM_CALLER,
@@ -23,6 +23,7 @@ from cam_hccl_plugin.ledger import (
 from cam_hccl_plugin.log import LOGGER, RankLog
 from cam_hccl_plugin.memory_guard import MemoryGuard
 from cam_hccl_plugin.model import BufferPlan, PlannedGroup, SizeSource, SizingInputs, Topology
+from cam_hccl_plugin.model_config import is_positive_int
 from cam_hccl_plugin.operator_window import WindowCheck, followed_mib
 from cam_hccl_plugin.planning import size_warnings
 from cam_hccl_plugin.report import startup_line
@@ -54,6 +55,7 @@ class ConnectorStart:
         self._decision = decision
         self._guard = guard
         self._log = log
+        self._upstream = upstream
         self._store_key = f"cam_hccl/fingerprint/{start_number}"
         self._starts = 0
         self._compared = False
@@ -79,14 +81,32 @@ class ConnectorStart:
         self._compared = False
         self._starts += 1
         try:
+            unsized_before = _unsized_groups()
             with activate(self.injection):
                 result = init()
             self.injection.finish()
+            self._refuse_unsized(_unsized_groups() - unsized_before)
             self._report()
         except Exception as error:
             self._add_context(error)
             raise
         return result
+
+    def _refuse_unsized(self, names: set[str]) -> None:
+        """Refuse groups that the connector made past the hook and without a size of their own.
+
+        Raises:
+            SeamError: there are some; the environment would decide what they take.
+        """
+        past = sorted(names - {created.planned.name for created in self.injection.created})
+        if past:
+            raise SeamError(
+                f"{self._decision.plan.connector} created the HCCL group(s) {', '.join(past)} past "
+                f"the cam_hccl hook and without a size, so none was given ({self._upstream}); "
+                "create them by the name init_afd_process_group of the connector's module in the "
+                "thread that initialises, or with hccl_buffer_size in their own options, or switch "
+                'the plugin off with {"cam_hccl": {"enabled": false}}'
+            )
 
     def _followed(self, planned: PlannedGroup) -> PlannedGroup:
         """Raise a derived size to the window that the loaded operators believe in."""
@@ -209,7 +229,7 @@ class ConnectorStart:
         unsized = FROM_DEFAULT if environment.raw is None else FROM_ENVIRONMENT
         entries = [
             LedgerEntry(group.name, group.ranks, environment.effective_mib, unsized)
-            if group.size_mib is None
+            if not is_positive_int(group.size_mib)
             else LedgerEntry(
                 group.name,
                 group.ranks,
@@ -234,3 +254,12 @@ class ConnectorStart:
         if hasattr(error, "add_note"):  # Python 3.11
             error.add_note(context)
         LOGGER.error("%s: %s", context, error)
+
+
+def _unsized_groups() -> set[str]:
+    """HCCL groups of this process without a size of their own; none where torch hides them."""
+    try:
+        return {group.name for group in torch_process.hccl_groups() if group.size_mib is None}
+    except InjectionError as error:
+        LOGGER.debug("cam_hccl: groups made past the hook cannot be noticed: %s", error)
+        return set()

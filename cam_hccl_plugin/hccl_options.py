@@ -12,15 +12,36 @@ from typing import Any
 
 from cam_hccl_plugin.errors import InjectionError
 from cam_hccl_plugin.log import LOGGER
+from cam_hccl_plugin.model_config import is_positive_int
+from cam_hccl_plugin.settings import MAX_BUFFER_MIB
 
 BUFFER_KEY = "hccl_buffer_size"
 """Key of the buffer size, in MB, in ``ProcessGroupHCCL.Options().hccl_config``."""
 
 
+_UNDEFINED = "undefined"
+"""torch's name of the backend of a group that is made without naming one."""
+
+
 def is_hccl(backend: Any) -> bool:
-    """Whether a torch-distributed backend string creates an HCCL group for some device."""
-    parts = str(backend).lower().split(",")
-    return any(part.rpartition(":")[2].strip() == "hccl" for part in parts)
+    """Whether a torch-distributed backend creates an HCCL group for some device.
+
+    Without a name (upstream takes ``None`` and ``""`` as such) torch takes a backend per device,
+    and torch-npu has made HCCL the one for its own.
+    """
+    text = str(backend or _UNDEFINED).lower()
+    if text == _UNDEFINED:
+        text = _backends_per_device().lower()
+    return any(part.rpartition(":")[2].strip() == "hccl" for part in text.split(","))
+
+
+def _backends_per_device() -> str:
+    try:
+        from torch.distributed.distributed_c10d import Backend, BackendConfig
+
+        return str(BackendConfig(Backend(_UNDEFINED)))
+    except (ImportError, AttributeError, ValueError):
+        return ""  # a torch without distributed: no group can be made
 
 
 def _options_class() -> Any:
@@ -37,10 +58,11 @@ def _options_class() -> Any:
 
 
 def check_options(group_name: str, options: Any) -> None:
-    """Refuse options that torch-npu would ignore without a word.
+    """Refuse options that torch-npu would ignore, or refuse only once the group exists.
 
     Raises:
-        InjectionError: ``options`` is neither ``None`` nor ``ProcessGroupHCCL.Options``.
+        InjectionError: ``options`` is neither ``None`` nor ``ProcessGroupHCCL.Options``, or its
+            size is none that HCCL can be given.
     """
     if options is not None and not isinstance(options, _options_class()):
         kind = type(options)
@@ -48,6 +70,13 @@ def check_options(group_name: str, options: Any) -> None:
             f"group {group_name} is created with pg_options of type {kind.__module__}."
             f"{kind.__qualname__}; an HCCL group takes ProcessGroupHCCL.Options only and ignores "
             "any other type silently; correct the connector or switch the plugin off"
+        )
+    size = explicit_size(options)
+    if size is not None and not (is_positive_int(size) and size <= MAX_BUFFER_MIB):
+        raise InjectionError(
+            f"group {group_name} is created with {BUFFER_KEY} {size!r} in its own options, allowed "
+            f"is an integer from 1 to {MAX_BUFFER_MIB} (MB); correct or remove {BUFFER_KEY} in "
+            "connector_extra_config"
         )
 
 

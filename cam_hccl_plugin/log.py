@@ -32,4 +32,5 @@ class RankLog:
         self._log(logging.WARNING, message)
 
     def _log(self, level: int, message: str) -> None:
-        LOGGER.log(level if self._first else logging.DEBUG, "cam_hccl: %s", message)
+        # stacklevel: vLLM prints the file and line, which should be those of the caller
+        LOGGER.log(level if self._first else logging.DEBUG, "cam_hccl: %s", message, stacklevel=3)

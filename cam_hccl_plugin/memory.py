@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cam_hccl_plugin.model import AREAS_PER_COMMUNICATOR, MiB
+from cam_hccl_plugin.sizing import decimal_text
 
 DEFAULT_GUARD_RATIO = Fraction(5, 2)
 """Memory wanted outside the utilization, in multiples of the role's largest buffer."""
+
+_ENORMOUS_MIB = 10**15
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class GuardReport:
             remedy = f"gpu_memory_utilization {percent // 100}.{percent % 100:02d} would do"
         return (
             f"memory guard: {_mib(self.outside_bytes)} MiB of {_mib(self.total_bytes)} MiB lie "
-            f"outside gpu_memory_utilization={float(self.utilization):g}, but "
-            f"{float(self.ratio):g} x the largest buffer is {_mib(self.ratio_need_bytes)} MiB and "
-            f"the HCCL groups take {_mib(self.groups_need_bytes)} MiB; {remedy} "
+            f"outside gpu_memory_utilization={decimal_text(self.utilization)}, but "
+            f"{decimal_text(self.ratio)} x the largest buffer is {_mib(self.ratio_need_bytes)} MiB "
+            f"and the HCCL groups take {_mib(self.groups_need_bytes)} MiB; {remedy} "
             "(the configured value is left unchanged)"
         )
 
@@ -83,11 +86,15 @@ def cannot_fit(total_bytes: int, buffers_mib: Sequence[int]) -> str | None:
     return (
         f"the HCCL groups of this process take {groups_mib} MiB (2 x the buffer, summed over "
         f"{len(buffers_mib)} groups) and the device has {_mib(total_bytes)} MiB; lower "
-        "max_num_batched_tokens, or set buffer_size_mb or group_buffer_size_mb in cam_hccl"
+        "what decides the sizes: max_num_batched_tokens for derived ones, buffer_size_mb and "
+        "group_buffer_size_mb in cam_hccl, hccl_buffer_size in connector_extra_config, or "
+        "HCCL_BUFFSIZE for a group left alone"
     )
 
 
 def _mib(nbytes: Fraction | int) -> str:
-    """Bytes as MiB for a person: whole where whole, else one decimal."""
+    """Bytes as MiB for a person: whole where whole, else one decimal; rounded if enormous."""
     value = Fraction(nbytes) / MiB
+    if value >= _ENORMOUS_MIB:
+        return decimal_text(value)
     return str(value.numerator) if value.denominator == 1 else f"{float(value):.1f}"

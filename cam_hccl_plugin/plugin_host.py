@@ -14,6 +14,7 @@ from cam_hccl_plugin import builtin_hooks, hookspecs
 from cam_hccl_plugin.errors import CamHcclError, PlanError
 from cam_hccl_plugin.hookspecs import PROJECT_NAME
 from cam_hccl_plugin.model import (
+    BOTH_ROLES,
     BufferPlan,
     ConnectorClaim,
     ConnectorIdentity,
@@ -23,6 +24,7 @@ from cam_hccl_plugin.model import (
     SizingInputs,
     Topology,
 )
+from cam_hccl_plugin.model_config import is_positive_int
 
 _Answer = TypeVar("_Answer")
 
@@ -37,7 +39,10 @@ class PluginHost:
         """The claim on a connector, or ``None`` if it is not CAM-type."""
         hook = self._manager.hook.cam_hccl_claim_connector
         answer = _ask(hook.name, lambda: hook(connector=connector), hook.get_hookimpls())
-        return _checked(hook.name, answer, ConnectorClaim)
+        claim = _checked(hook.name, answer, ConnectorClaim)
+        if claim is not None:
+            _require(hook.name, "kind", claim.kind, _is_name(claim.kind), "a name")
+        return claim
 
     def describe_groups(
         self, claim: ConnectorClaim, topology: Topology
@@ -49,6 +54,9 @@ class PluginHost:
         for group in groups or ():
             if _checked(hook.name, group, GroupRequest) is None:
                 raise _wrong_type(hook.name, group, GroupRequest)
+            _require(hook.name, "name", group.name, _is_name(group.name), "a name")
+            good = isinstance(group.roles, frozenset) and group.roles and group.roles <= BOTH_ROLES
+            _require(hook.name, "roles", group.roles, good, "a frozenset of one or both Role")
         return groups
 
     def role_need(self, claim: ConnectorClaim, role: Role, inputs: SizingInputs) -> RoleNeed:
@@ -67,6 +75,12 @@ class PluginHost:
                 f"no extension gives the {role.value} need of connector kind {claim.kind!r}; the "
                 "package that claims the connector must implement cam_hccl_role_need"
             )
+        for field in ("published_bytes", "operator_bytes", "npus_per_dp_group"):
+            value = getattr(need, field)
+            good = is_positive_int(value) or (field == "operator_bytes" and value is None)
+            _require(hook.name, field, value, good, "a positive integer")
+        good = isinstance(need.warnings, tuple) and all(isinstance(w, str) for w in need.warnings)
+        _require(hook.name, "warnings", need.warnings, good, "a tuple of sentences")
         return need
 
     def plan_ready(self, plan: BufferPlan) -> None:
@@ -126,6 +140,19 @@ def _checked(what: str, answer: object, wanted: type[_Answer]) -> _Answer | None
     if answer is None or isinstance(answer, wanted):
         return answer
     raise _wrong_type(what, answer, wanted)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _require(what: str, field: str, value: object, good: object, wanted: str) -> None:
+    """Refuse a field that would fail later, or go wrong in silence."""
+    if not good:
+        raise PlanError(
+            f"an extension answered {what} with {field}={value!r}, wanted is {wanted}; fix or "
+            "uninstall the package that provides it"
+        )
 
 
 def _wrong_type(what: str, answer: object, wanted: type[object]) -> PlanError:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from cam_hccl_plugin.model import (
     AREAS_PER_COMMUNICATOR,
@@ -14,6 +13,7 @@ from cam_hccl_plugin.model import (
     SizingInputs,
 )
 from cam_hccl_plugin.settings import Settings
+from cam_hccl_plugin.sizing import decimal_text
 
 
 def startup_line(
@@ -48,11 +48,6 @@ def startup_line(
     if plan.floor_note:
         parts.append(f"({plan.floor_note})")
     return " ".join(parts)
-
-
-def decimal_text(value: Fraction) -> str:
-    """A ratio for people; exact where it is a short decimal."""
-    return f"{float(value):g}"
 
 
 def _need_parts(plan: BufferPlan) -> list[str]:

@@ -29,6 +29,9 @@ ON_MISMATCH = ("error", "warn")
 ON_MEMORY_SHORTAGE = ("warn", "error")
 MIN_HEADROOM, MAX_HEADROOM = Fraction(1), Fraction(10)
 
+_SHOWN = 200
+"""Characters of a wrong value that a message shows."""
+
 _Size = TypeVar("_Size")
 
 
@@ -124,7 +127,7 @@ def parse_settings(raw: Any, place: str = PRIMARY_PLACE) -> Settings | None:
         if key == "enabled":
             continue
         if key not in _KEYS:
-            problems.append(f"{place}.{key}: unknown key{_suggestion(key)}")
+            problems.append(f"{place}.{_key(key)}: unknown key{_suggestion(key)}")
             continue
         attribute, read = _KEYS[key]
         try:
@@ -140,19 +143,32 @@ def parse_settings(raw: Any, place: str = PRIMARY_PLACE) -> Settings | None:
 
 
 def _canonical(raw: Any) -> str:
-    return json.dumps(raw, sort_keys=True, default=repr)
+    try:
+        return json.dumps(raw, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return _show(raw)  # no JSON, which parsing refuses
 
 
 def _show(value: Any) -> str:
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError):
-        return repr(value)
+    for show in (json.dumps, repr):
+        try:
+            text: str = show(value)
+        except (TypeError, ValueError, RecursionError):
+            continue
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f"a {type(value).__name__} too large to show"
+
+
+def _key(key: Any) -> str:
+    """A key for a message: any text can be printed, and none is endless."""
+    text = key if isinstance(key, str) else _show(key)
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _suggestion(key: object) -> str:
     known = [*_KEYS, "enabled"]
-    close = difflib.get_close_matches(str(key), known, n=1)
+    close = difflib.get_close_matches(_key(key), known, n=1)
     hint = f", did you mean {close[0]}?" if close else ""
     return f"{hint}; known keys are {', '.join(sorted(known))}"
 
@@ -207,7 +223,7 @@ def _role_sizes(value: Any) -> Mapping[Role, int]:
 
     def read(key: Any, size: Any) -> int:
         if key not in roles:
-            raise _Rejected(size, 'nothing, the keys are "attention" and "ffn"', f".{key}")
+            raise _Rejected(size, 'nothing, the keys are "attention" and "ffn"', f".{_key(key)}")
         return _size(size, f".{key}")
 
     return MappingProxyType({roles[key]: size for key, size in _each(value, read).items()})
@@ -218,9 +234,11 @@ def _group_sizes(value: Any) -> Mapping[str, int | None]:
         raise _Rejected(value, 'an object of group names, e.g. {"afd_moe": 300}')
 
     def read(name: Any, size: Any) -> int | None:
-        return None if size is None else _size(size, f".{name}", " or null")
+        if not isinstance(name, str) or not name:
+            raise _Rejected(size, "nothing, a key is the name of a group", f".{_key(name)}")
+        return None if size is None else _size(size, f".{_key(name)}", " or null")
 
-    return MappingProxyType({str(name): size for name, size in _each(value, read).items()})
+    return MappingProxyType(_each(value, read))
 
 
 def _each(value: Mapping[Any, Any], read: Callable[[Any, Any], _Size]) -> dict[Any, _Size]:

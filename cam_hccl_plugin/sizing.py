@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 from cam_hccl_plugin.model import MiB
@@ -31,7 +32,15 @@ def exact(value: float | int | str) -> Fraction:
     Raises:
         ValueError: if ``value`` is not a finite number.
     """
-    return Fraction(str(value))
+    return Fraction(value if isinstance(value, int) else str(value))
+
+
+def decimal_text(value: Fraction) -> str:
+    """A ratio for people; exact where it is a short decimal, and however large it is."""
+    try:
+        return f"{float(value):g}"
+    except OverflowError:
+        return f"{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
 
 
 def buffer_mib(need_bytes: int, headroom: Fraction = Fraction(1)) -> int:

@@ -14,6 +14,7 @@ from cam_hccl_plugin.memory_guard import MemoryGuard
 from cam_hccl_plugin.model import Role
 from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
 from cam_hccl_plugin.settings import Settings
+from cam_hccl_plugin.sizing import decimal_text
 
 if TYPE_CHECKING:
     from cam_hccl_plugin.plugin_host import PluginHost
@@ -142,6 +143,7 @@ def check_launch(vllm_config: Any, afd_loaded: bool) -> bool:
     role = section.get("role", section.get("afd_role"))
     log.info(
         f"on for connector={connector} role={role} sizing={settings.sizing} "
-        f"headroom={float(settings.headroom):g} scope={settings.scope}; the workers log the sizes"
+        f"headroom={decimal_text(settings.headroom)} scope={settings.scope}; "
+        "the workers log the sizes"
     )
     return True

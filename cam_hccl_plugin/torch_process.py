@@ -49,9 +49,9 @@ def hccl_groups() -> list[ProcessGroup]:
     Raises:
         InjectionError: this torch keeps its groups elsewhere.
     """
-    import torch
-
     try:
+        import torch
+
         world = torch.distributed.distributed_c10d._world
         return [
             ProcessGroup(
@@ -61,7 +61,14 @@ def hccl_groups() -> list[ProcessGroup]:
             # A group made without naming a backend is "undefined" in the first table.
             if is_hccl(backend) or is_hccl(world.pg_backend_config.get(group))
         ]
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (
+        AttributeError,
+        ImportError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise InjectionError(f"{type(error).__name__}: {error}") from error
 
 

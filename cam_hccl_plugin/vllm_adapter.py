@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from fractions import Fraction
@@ -230,5 +231,7 @@ def read_utilization(vllm_config: Any) -> Fraction | None:
     """``gpu_memory_utilization`` as an exact decimal, ``None`` if it is not a number."""
     value = getattr(getattr(vllm_config, "cache_config", None), "gpu_memory_utilization", None)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return exact(value)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from cam_hccl_plugin.cli.deployment import RolePlan
 from cam_hccl_plugin.memory import GuardReport
 from cam_hccl_plugin.model import MiB
-from cam_hccl_plugin.report import decimal_text
+from cam_hccl_plugin.sizing import decimal_text
 
 BAR_CELLS = 60
 VLLM, CAM, FREE, OVER = "#", "C", ".", "!"

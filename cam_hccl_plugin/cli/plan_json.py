@@ -10,7 +10,7 @@ from typing import Any
 from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan, window_verdict
 from cam_hccl_plugin.model import MiB
 from cam_hccl_plugin.operator_window import WindowCheck
-from cam_hccl_plugin.report import decimal_text
+from cam_hccl_plugin.sizing import decimal_text
 
 
 def as_json(result: DeploymentPlan) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cam_hccl_plugin.cli.deployment import DeploymentPlan, RolePlan, window_verd
 from cam_hccl_plugin.cli.memory_bar import memory_bars
 from cam_hccl_plugin.ledger import LedgerEntry, ledger_table
 from cam_hccl_plugin.model import MiB, Role
-from cam_hccl_plugin.report import decimal_text
+from cam_hccl_plugin.sizing import decimal_text
 
 ROLE_LABEL = {Role.ATTENTION: "Attention", Role.FFN: "FFN"}
 

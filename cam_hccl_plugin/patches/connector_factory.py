@@ -95,8 +95,9 @@ class FactoryPatch:
         connector = wrapped(*args, **kwargs)
         if not self._on or isinstance(getattr(connector, INIT_CONNECTOR, None), SizedInit):
             return connector  # off, or a second wrapper of ours below a foreign one was first
-        passed = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
-        vllm_config = getattr(connector, "vllm_config", passed)
+        vllm_config = getattr(connector, "vllm_config", None)
+        if vllm_config is None:
+            vllm_config = kwargs.get("vllm_config", args[2] if len(args) > 2 else None)
         if not given_flags(vllm_config):
             return connector
         from cam_hccl_plugin import startup  # here: arming must stay cheap
@@ -117,11 +118,24 @@ class FactoryPatch:
         init = getattr(connector, INIT_CONNECTOR, None)
         if not callable(init):
             raise moved(f"a method {INIT_CONNECTOR} of {type(connector).__name__}", "none")
+        if _is_initialized(connector):
+            wanted = f"{type(connector).__name__} to create its groups in {INIT_CONNECTOR}"
+            raise moved(wanted, "them created by its constructor")
         self._bindings += process_group.install(type(connector))
 
         def sized(*args: Any, **kwargs: Any) -> Any:
-            if not self._on or getattr(connector, "is_initialized", False):
+            if not self._on or _is_initialized(connector):
                 return init(*args, **kwargs)
             return start.initialise(lambda: init(*args, **kwargs), process_group.activated)
 
-        setattr(connector, INIT_CONNECTOR, SizedInit(sized))
+        try:
+            setattr(connector, INIT_CONNECTOR, SizedInit(sized))
+        except (AttributeError, TypeError) as error:
+            wanted = f"{type(connector).__name__} to take an attribute {INIT_CONNECTOR}"
+            raise moved(wanted, f"{type(error).__name__}: {error}") from error
+
+
+def _is_initialized(connector: Any) -> bool:
+    """Whether a connector's groups exist; upstream has a property, others may have a method."""
+    state = getattr(connector, "is_initialized", False)
+    return bool(state() if callable(state) else state)

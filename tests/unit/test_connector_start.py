@@ -13,7 +13,7 @@ from start_case import CAMP2P, Lines, Start, logged
 from torch_double import Options, Store, TorchDouble
 
 from cam_hccl_plugin import torch_process
-from cam_hccl_plugin.errors import InjectionError
+from cam_hccl_plugin.errors import InjectionError, SeamError
 from cam_hccl_plugin.model import Role
 
 
@@ -106,6 +106,46 @@ class TestRoles:
         assert json.loads(text)["fields"]["buffer_size_mb"] == start.sizes["afd_async_cam"]
 
 
+class TestGroupsPastTheHook:
+    """Groups that the connector makes another way, beside those that go through the hook."""
+
+    @staticmethod
+    def start(torch: Any, options: Any = None, backend: str = "hccl", **changes: Any) -> Start:
+        class MakesOneMore(Start):
+            def _init(self) -> None:
+                super()._init()
+                torch.make("past", options, backend=backend)
+
+        return MakesOneMore(torch, **changes)
+
+    def test_one_without_a_size_stops_the_start(self, torch: Any, log: Lines) -> None:
+        torch.make("0", ranks=32)  # was there before: no affair of the connector
+        with pytest.raises(SeamError) as caught:
+            self.start(torch).run()
+        for words in ("CAMAsyncAFDConnector", "past", "afd-plugin 0", "switch the plugin off"):
+            assert words in str(caught.value)
+        assert "0," not in str(caught.value)
+
+    def test_one_without_a_named_backend_stops_the_start(self, torch: Any) -> None:
+        class MakesOneMore(Start):
+            def _init(self) -> None:
+                super()._init()
+                torch.make("past", backend="undefined", backend_config="cpu:gloo,npu:hccl")
+
+        with pytest.raises(SeamError, match="past"):
+            MakesOneMore(torch).run()
+
+    def test_one_with_a_size_of_its_own_is_left_alone(self, torch: Any, log: Lines) -> None:
+        self.start(torch, Options(50)).run()
+        assert "50  caller's options" in log.text("INFO")
+
+    def test_one_of_another_backend_is_left_alone(self, torch: Any) -> None:
+        self.start(torch, backend="gloo").run()
+
+    def test_a_planned_group_left_alone_went_through(self, torch: Any) -> None:
+        Start(torch, group_sizes_mib={"afd_async_cam": None}).run()
+
+
 class TestLedger:
     def test_the_origins(self, torch: Any, log: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HCCL_BUFFSIZE", "4096")
@@ -124,6 +164,15 @@ class TestLedger:
         assert "77  caller's options" in table
         assert "139  cam_hccl" in table
         assert table.split()[-1] == str(2 * (4096 + 77 + 139))
+
+    @pytest.mark.parametrize("size", ["4096", -1, 0, True, 3.5])
+    def test_a_size_of_somebody_else_that_is_none_does_not_stop_the_start(
+        self, torch: Any, log: Lines, size: Any
+    ) -> None:
+        torch.make("odd", Options(size), ranks=8)
+        Start(torch).run()
+        assert "200  HCCL default" in log.text("INFO")
+        assert f"{2 * (139 + 200)}\n" in log.text("INFO") + "\n"
 
     def test_the_default(self, torch: Any, log: Lines) -> None:
         torch.make("0", ranks=32)

@@ -157,3 +157,36 @@ def test_without_an_npu_build_memory_cannot_be_read(monkeypatch: pytest.MonkeyPa
     monkeypatch.delattr(sys.modules["torch"], "npu")
     with pytest.raises(InjectionError):
         hccl_options.device_total_bytes()
+
+
+@pytest.mark.parametrize("size", [0, True, False, -5, 2**32 - 1, 2**32, "4096", 4096.0, [1]])
+def test_a_size_of_the_caller_that_hccl_cannot_be_given_is_refused(size: Any) -> None:
+    caller = Options()
+    caller.hccl_config = {"hccl_buffer_size": size}
+    with pytest.raises(InjectionError) as caught:
+        hccl_options.check_options("afd", caller)
+    for words in ("group afd", repr(size), "1 to 4294967294", "connector_extra_config"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [1, 4096, 2**32 - 2])
+def test_a_size_of_the_caller_that_it_can_be_given_is_not(size: int) -> None:
+    caller = Options()
+    caller.hccl_config = {"hccl_buffer_size": size}
+    hccl_options.check_options("afd", caller)
+
+
+@pytest.mark.parametrize("backend", ["", None, "undefined", "UNDEFINED"])
+@pytest.mark.parametrize(
+    ("per_device", "expected"),
+    [("cpu:gloo,cuda:nccl", False), ("cpu:gloo,cuda:nccl,npu:hccl", True)],
+)
+def test_without_a_backend_it_is_what_torch_takes_for_each_device(
+    monkeypatch: pytest.MonkeyPatch, backend: Any, per_device: str, expected: bool
+) -> None:
+    c10d: Any = types.ModuleType("torch.distributed.distributed_c10d")
+    c10d.Backend = str
+    c10d.BackendConfig = {"undefined": per_device}.__getitem__
+    monkeypatch.setitem(sys.modules, "torch.distributed", types.ModuleType("torch.distributed"))
+    monkeypatch.setitem(sys.modules, c10d.__name__, c10d)
+    assert hccl_options.is_hccl(backend) is expected

@@ -338,6 +338,24 @@ class TestOtherConnectors:
         stack.start(vllm_config(connector="CAMOtherConnector", flag={}))
         assert stack.groups.sizes["one"] == 139
 
+    def test_a_state_that_is_a_method_injects_as_well(self, stack: Stack) -> None:
+        source = GENERIC + "\n    def is_initialized(self):\n        return self._initialized\n"
+        stack.write_connector("my_connectors", "CAMOtherConnector", source)
+        connector = stack.start(vllm_config(connector="CAMOtherConnector", flag={}))
+        assert stack.groups.sizes == {"one": 139, "two": 139, "talk": None}
+        with pytest.raises(RuntimeError, match="exists already"):
+            connector.init_afd_connector()  # initialised: upstream's own affair, as without us
+
+    def test_a_connector_that_keeps_no_configuration_injects_as_well(self, stack: Stack) -> None:
+        source = GENERIC + (
+            "\n    def __init__(self, *args):\n"
+            "        super().__init__(*args)\n"
+            "        self.vllm_config = None\n"
+        )
+        stack.write_connector("my_connectors", "CAMOtherConnector", source)
+        stack.start(vllm_config(connector="CAMOtherConnector", flag={}))
+        assert stack.groups.sizes == {"one": 139, "two": 139, "talk": None}
+
     def test_a_nested_connector_injects_its_own_sizes(self, stack: Stack) -> None:
         stack.write_connector("my_connectors", "CAMOtherConnector", GENERIC)
         outer = stack.create(vllm_config(connector="CAMOtherConnector", flag={}))
@@ -516,6 +534,34 @@ class TestSeam:
         source += "    init_afd_connector = None\n"
         stack.write_connector("my_connectors", "CAMOtherConnector", source)
         with pytest.raises(SeamError, match="init_afd_connector"):
+            stack.create(vllm_config(connector="CAMOtherConnector", flag={}))
+
+    def test_a_connector_that_initialises_in_its_constructor_stops_the_start(
+        self, stack: Stack
+    ) -> None:
+        source = GENERIC + (
+            "\n    def __init__(self, *args):\n"
+            "        super().__init__(*args)\n"
+            "        self.init_afd_connector()\n"
+        )
+        stack.write_connector("my_connectors", "CAMOtherConnector", source)
+        with pytest.raises(SeamError, match="constructor"):
+            stack.create(vllm_config(connector="CAMOtherConnector", flag={}))
+        stack.groups.alive.clear()
+        stack.create(vllm_config(connector="CAMOtherConnector"))
+
+    @pytest.mark.parametrize("error", ["AttributeError", "TypeError"])
+    def test_a_connector_whose_init_cannot_be_replaced_stops_the_start(
+        self, stack: Stack, error: str
+    ) -> None:
+        source = GENERIC + (
+            "\n    def __setattr__(self, name, value):\n"
+            "        if name == 'init_afd_connector':\n"
+            f"            raise {error}('frozen')\n"
+            "        super().__setattr__(name, value)\n"
+        )
+        stack.write_connector("my_connectors", "CAMOtherConnector", source)
+        with pytest.raises(SeamError, match=f"init_afd_connector, found {error}: frozen"):
             stack.create(vllm_config(connector="CAMOtherConnector", flag={}))
 
     @pytest.mark.parametrize("own_is_good", [True, False])

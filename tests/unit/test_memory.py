@@ -96,3 +96,18 @@ def test_groups_larger_than_the_device_are_an_error_with_both_numbers() -> None:
     assert text is not None
     for words in ("2000 MiB", "2 groups", "buffer_size_mb", "max_num_batched_tokens"):
         assert words in text
+
+
+def test_they_are_told_of_every_place_that_can_have_decided_the_sizes() -> None:
+    text = cannot_fit(2000 * MiB - 1, [400, 600])
+    assert text is not None
+    for words in ("group_buffer_size_mb", "hccl_buffer_size in connector", "HCCL_BUFFSIZE"):
+        assert words in text
+
+
+@pytest.mark.parametrize("ratio", [Fraction(10**308), Fraction(10**400), Fraction(10**5000)])
+def test_a_warning_with_a_huge_ratio_is_short(ratio: Fraction) -> None:
+    report = check_guard(10000 * MiB, Fraction("0.9"), ratio, [400])
+    assert report.short
+    assert "no gpu_memory_utilization would do" in str(report)
+    assert len(str(report)) < 400

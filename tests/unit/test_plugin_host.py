@@ -232,3 +232,45 @@ def test_every_hook_is_prefixed_and_says_what_an_implementer_must_know() -> None
 
 def test_the_marker_fits_the_project() -> None:
     assert hookimpl.project_name == hookspecs.PROJECT_NAME == "cam_hccl_plugin"
+
+
+def _need(**changes: Any) -> RoleNeed:
+    good: dict[str, Any] = {"published_bytes": 1, "operator_bytes": 1, "npus_per_dp_group": 1}
+    return RoleNeed(**{**good, **changes})
+
+
+WRONG_FIELDS: list[tuple[str, str, Any]] = [
+    ("cam_hccl_claim_connector", "kind", ConnectorClaim(kind))  # type: ignore[arg-type]  # wrong
+    for kind in ("", None, 5)
+]
+WRONG_FIELDS += [
+    ("cam_hccl_describe_groups", "name", (GroupRequest("afd"), GroupRequest(name)))  # type: ignore[arg-type]  # wrong
+    for name in ("", None, 5)
+]
+WRONG_FIELDS += [
+    ("cam_hccl_describe_groups", "roles", (GroupRequest("afd", roles),))  # type: ignore[arg-type]  # wrong
+    for roles in (None, frozenset(), {Role.FFN}, frozenset({"other"}), "attention")
+]
+WRONG_FIELDS += [
+    ("cam_hccl_role_need", field, _need(**{field: value}))
+    for field in ("published_bytes", "operator_bytes", "npus_per_dp_group")
+    for value in (0, -1, 1.5, 2.0, True, "1")
+]
+WRONG_FIELDS += [("cam_hccl_role_need", "published_bytes", _need(published_bytes=None))]
+WRONG_FIELDS += [
+    ("cam_hccl_role_need", "warnings", _need(warnings=value)) for value in (None, "a word", (1,))
+]
+
+
+@pytest.mark.parametrize(("hook", "field", "answer"), WRONG_FIELDS)
+def test_an_answer_with_a_wrong_field_is_an_error(hook: str, field: str, answer: Any) -> None:
+    with pytest.raises(PlanError) as caught:
+        CALLS[hook](host(one_hook(hook, lambda: answer)))
+    for word in (hook, f"{field}=", "wanted is", "uninstall"):
+        assert word in str(caught.value)
+
+
+def test_an_operator_need_that_is_not_known_is_a_good_answer() -> None:
+    answer = _need(operator_bytes=None)
+    found = host(one_hook("cam_hccl_role_need", lambda: answer))
+    assert CALLS["cam_hccl_role_need"](found) is answer

@@ -313,3 +313,59 @@ def test_any_json_is_either_settings_or_one_clear_error(raw: Any) -> None:
     else:
         outcome = settings or Settings()
     assert isinstance(outcome, Settings) or PLACE in str(outcome)
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(depth):
+        inner = {"a": inner}
+    return inner
+
+
+UNPRINTABLE: list[Any] = [
+    10**5000,
+    _nested(5000),
+    "x" * 10**6,
+    [[]] * 10**5,
+    "\ud800",
+    {1: 2, "a": 3},
+]
+
+
+@pytest.mark.parametrize("value", UNPRINTABLE, ids=range(len(UNPRINTABLE)))
+@pytest.mark.parametrize(
+    "key", ["headroom", "sizing", "buffer_size_mb", "group_buffer_size_mb", "dynamic_quant", "new"]
+)
+def test_a_huge_or_odd_value_is_one_short_error_that_can_be_printed(key: str, value: Any) -> None:
+    message = refusal({key: value})
+    assert f"{PLACE}.{key}" in message
+    assert len(message) < 2000
+    message.encode()
+
+
+@pytest.mark.parametrize("key", ["x" * 10**6, "\ud800", 10**5000, None, ("a", 1)], ids=range(5))
+@pytest.mark.parametrize("place", [None, "buffer_size_mb", "group_buffer_size_mb"])
+def test_so_is_a_huge_or_odd_key(place: str | None, key: Any) -> None:
+    message = refusal({key: -1} if place is None else {place: {key: -1}})
+    assert len(message) < 2000
+    message.encode()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("value", UNPRINTABLE, ids=range(len(UNPRINTABLE)))
+def test_so_are_two_places_of_which_one_is_huge_or_odd(value: Any, first: int) -> None:
+    places: list[Any] = [{}, {}]
+    places[first] = {"cam_hccl": {"sizing": value}}
+    places[1 - first] = {"cam_hccl": {}}
+    with pytest.raises(SettingsError, match="different content") as caught:
+        parse_flag(*places)
+    str(caught.value).encode()
+
+
+def test_a_group_without_a_name_is_refused() -> None:
+    for name in ("", 5, None):
+        assert "the name of a group" in refusal({"group_buffer_size_mb": {name: 1}})
+
+
+def test_a_huge_ratio_is_a_number() -> None:
+    assert parsed({"memory_guard_ratio": 10**5000}).memory_guard_ratio == 10**5000

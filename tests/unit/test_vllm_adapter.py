@@ -307,7 +307,8 @@ class TestRest:
 
     @pytest.mark.parametrize(
         ("value", "expected"),
-        [(0.9, Fraction(9, 10)), (1, Fraction(1)), ("0.9", None), (None, None), (True, None)],
+        [(0.9, Fraction(9, 10)), (1, Fraction(1)), ("0.9", None), (None, None), (True, None)]
+        + [(float(word), None) for word in ("nan", "inf", "-inf")],
     )
     def test_utilization_is_an_exact_decimal(self, value: Any, expected: Fraction | None) -> None:
         assert vllm_adapter.read_utilization(vllm_config(utilization=value)) == expected
