@@ -7,7 +7,9 @@ Steps (``do``): ``create``, ``init`` and ``close`` a ``connector`` (its index);
 ``plain_group`` makes an HCCL group ``name`` through the connector module's function, outside
 any connector's initialisation, with a ``backend`` and an ``hccl_config`` if given;
 ``operators`` registers operators without a kernel (``names``) in a ``namespace`` of
-``torch.ops``; ``leave`` ends the ranks of a ``role`` without a word.
+``torch.ops``; ``leave`` ends the ranks of a ``role`` without a word; ``make_one_more`` lets the
+class of a ``connector`` make a group ``name`` more in its init, with a ``backend`` and, by ``way``,
+by its module's name (``name``), in a ``thread`` or through the defining ``module``.
 ``"expect_error": true`` records the exception and goes on; ``"only": role`` leaves a step to the
 ranks of one role.  All ranks meet before each step.
 """
@@ -20,6 +22,7 @@ import logging
 import os
 import resource
 import sys
+import threading
 import time
 import traceback
 from datetime import timedelta
@@ -170,11 +173,31 @@ class Rank:
         if self.role == step["role"]:
             os._exit(3)
 
+    def step_make_one_more(self, step: dict[str, Any]) -> None:
+        connector_class = type(self.connectors[step["connector"]])
+        before = connector_class.init_afd_connector
+        owner = sys.modules[connector_class.__module__]
+        if step["way"] == "module":
+            owner = importlib.import_module("afd_plugin.distributed.afd_process_group")
+
+        def init_afd_connector(connector: Any) -> None:
+            before(connector)
+            if step["way"] != "thread":
+                self._make_group(owner, step)
+                return
+            thread = threading.Thread(target=self._make_group, args=(owner, step))
+            thread.start()
+            thread.join()
+
+        connector_class.init_afd_connector = init_afd_connector
+
     def step_plain_group(self, step: dict[str, Any]) -> None:
+        connector = self.connectors[step["connector"]]
+        self._make_group(sys.modules[type(connector).__module__], step)
+
+    def _make_group(self, module: Any, step: dict[str, Any]) -> None:
         import torch
 
-        connector = self.connectors[step["connector"]]
-        module = sys.modules[type(connector).__module__]
         port = self.world["ports"][0 if self.world["one_port"] else -1]
         group = module.init_afd_process_group(
             backend=step.get("backend", "hccl"),

@@ -40,7 +40,7 @@ def _create_torch_group(
         world_size,
         rank,
         [],
-        Backend(backend),
+        Backend(backend or "undefined"),
         PrefixStore(group_name, store),
         group_name=group_name,
         backend_options=pg_options,
