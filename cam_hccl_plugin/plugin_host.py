@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import TypeVar
 
 import pluggy
@@ -99,15 +100,23 @@ def build_host(*extensions: object, installed: bool = True) -> PluginHost:
     manager.add_hookspecs(hookspecs)
     manager.register(builtin_hooks, name="builtin")
 
-    def load() -> None:
-        if installed:
-            manager.load_setuptools_entrypoints(PROJECT_NAME)
+    def register() -> None:
         for extension in extensions:
             manager.register(extension)
         manager.check_pending()
 
-    _ask(f"loading extensions of entry-point group {PROJECT_NAME!r}", load)
+    if installed:
+        for name in dict.fromkeys(p.name for p in metadata.entry_points(group=PROJECT_NAME)):
+            _load_installed(manager, name)
+    _ask(f"registering extensions of entry-point group {PROJECT_NAME!r}", register)
     return PluginHost(manager)
+
+
+def _load_installed(manager: pluggy.PluginManager, name: str) -> None:
+    _ask(
+        f"loading entry point {name!r} of group {PROJECT_NAME!r}",
+        lambda: manager.load_setuptools_entrypoints(PROJECT_NAME, name),
+    )
 
 
 def _ask(what: str, call: Callable[[], _Answer], asked: Sequence[pluggy.HookImpl] = ()) -> _Answer:

@@ -142,7 +142,7 @@ def test_the_factory_creates_it_with_its_sizes(
 @pytest.mark.parametrize(
     ("hooks", "words"),
     [
-        ("import nowhere_to_be_found\n", ["nowhere_to_be_found"]),
+        ("import nowhere_to_be_found\n", ["nowhere_to_be_found", "entry point 'starfish'"]),
         (HOOKS.replace("cam_hccl_plan_ready", "cam_hccl_plan_redy"), ["cam_hccl_plan_redy"]),
         (
             HOOKS.replace(
