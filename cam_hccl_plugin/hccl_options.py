@@ -44,12 +44,33 @@ def _backends_per_device() -> str:
         return ""  # a torch without distributed: no group can be made
 
 
+_TORCH_NPU_ERRORS = (
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a torch-npu raises that does not fit, at import or when it is asked."""
+
+
+def require_options() -> None:
+    """Check that options can be made at all, while no rank waits for this one yet.
+
+    Raises:
+        InjectionError: torch-npu is missing, cannot be imported, or has no such options.
+    """
+    _options_class()
+
+
 def _options_class() -> Any:
     try:
         import torch_npu
 
         return torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options
-    except (ImportError, AttributeError, OSError) as error:
+    except _TORCH_NPU_ERRORS as error:
         raise InjectionError(
             "cam_hccl cannot size HCCL groups: torch_npu has no usable ProcessGroupHCCL.Options "
             f"({type(error).__name__}: {error}); install the torch-npu and CANN that fit this "
@@ -159,7 +180,7 @@ def device_total_bytes() -> int:
         import torch_npu  # noqa: F401 - provides torch.npu
 
         total = int(torch.npu.mem_get_info()[1])
-    except (ImportError, AttributeError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except _TORCH_NPU_ERRORS as error:
         raise InjectionError(f"{type(error).__name__}: {error}") from error
     if total <= 0:
         raise InjectionError(f"torch.npu.mem_get_info() reports a total of {total} bytes")

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cam_hccl_plugin import hccl_options, vllm_adapter
 from cam_hccl_plugin.connector_start import ConnectorStart, Decision
 from cam_hccl_plugin.log import RankLog
 from cam_hccl_plugin.memory_guard import MemoryGuard
-from cam_hccl_plugin.model import Role
+from cam_hccl_plugin.model import Role, SizeSource
 from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffers
 from cam_hccl_plugin.settings import Settings
 from cam_hccl_plugin.sizing import decimal_text
@@ -47,6 +48,7 @@ def prepare(
     Raises:
         SettingsError: the flag is wrong.
         PlanError: an input is missing or wrong, or the groups cannot fit the device.
+        InjectionError: torch-npu has no options to put a size into.
     """
     settings = vllm_adapter.read_flag(vllm_config)
     if settings is None:
@@ -61,11 +63,20 @@ def prepare(
         log.warning(message)
     for message in decision.plan.notes:
         log.info(message)
-    plan = decision.plan
     utilization = vllm_adapter.read_utilization(vllm_config)
-    guard = MemoryGuard(settings, utilization, hccl_options.device_total_bytes)
-    guard.check([group.effective_mib for group in plan.groups or (plan.fallback,)])
+    guard = _checked_device(decision, utilization)
     return ConnectorStart(decision, guard, log, upstream, start_number)
+
+
+def _checked_device(decision: Decision, utilization: Fraction | None) -> MemoryGuard:
+    """Check that torch-npu can take the sizes and the device can hold them."""
+    plan = decision.plan
+    planned = plan.groups or (plan.fallback,)
+    if any(group.source is not SizeSource.LEFT_ALONE for group in planned):
+        hccl_options.require_options()
+    guard = MemoryGuard(decision.settings, utilization, hccl_options.device_total_bytes)
+    guard.check([group.effective_mib for group in planned])
+    return guard
 
 
 def _decide(

@@ -97,14 +97,19 @@ def test_a_torch_npu_that_cannot_be_used_is_an_error(
         hccl_options.sized_options(139, None)
 
 
-def test_a_library_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [OSError, RuntimeError, ValueError, KeyError, IndexError])
+def test_a_library_that_cannot_be_loaded_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
     class Broken(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
-            raise OSError("libhccl.so: cannot open shared object file")
+            raise kind("libhccl.so: cannot open shared object file")
 
     monkeypatch.setitem(sys.modules, "torch_npu", Broken("torch_npu"))
-    with pytest.raises(InjectionError, match=r"libhccl\.so"):
-        hccl_options.sized_options(139, None)
+    for ask in (hccl_options.require_options, lambda: hccl_options.sized_options(139, None)):
+        with pytest.raises(InjectionError, match=r"libhccl\.so") as caught:
+            ask()
+        assert "install the torch-npu and CANN" in str(caught.value)
 
 
 def test_the_size_is_read_back_from_what_the_group_holds() -> None:

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Records, Stack
 from fakes import GENERIC, GIB, async_config, camp2p_config, vllm_config
 
-from cam_hccl_plugin.errors import CamHcclError, PlanError, SettingsError
+from cam_hccl_plugin.errors import CamHcclError, InjectionError, PlanError, SettingsError
 
 MIB = 2**20
 
@@ -255,6 +256,22 @@ class TestErrorsBeforeAnyGroup:
         for word in words:
             assert word in str(caught.value)
         assert stack.groups.calls == []
+
+    @pytest.mark.parametrize("broken", [None, ModuleType("torch_npu")])
+    def test_a_torch_npu_that_cannot_take_sizes(
+        self, stack: Stack, monkeypatch: pytest.MonkeyPatch, broken: Any
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "torch_npu", broken)
+        with pytest.raises(InjectionError, match="torch_npu has no usable"):
+            stack.create(async_config())
+        assert stack.groups.calls == []
+
+    def test_a_torch_npu_that_has_to_take_none_is_not_asked(
+        self, stack: Stack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "torch_npu", ModuleType("torch_npu"))
+        stack.start(async_config(flag={"group_buffer_size_mb": {"afd_async_cam": None}}))
+        assert stack.groups.sizes == {"afd_async_cam": None}
 
     def test_a_disagreement_of_connector_and_config(self, stack: Stack) -> None:
         config = async_config()
