@@ -59,10 +59,18 @@ _TORCH_NPU_ERRORS = (
 def require_options() -> None:
     """Check that options can be made at all, while no rank waits for this one yet.
 
+    A torch-npu that is not installed is left to the connector: without it there is no HCCL
+    backend, and no rendezvous to wait in.
+
     Raises:
-        InjectionError: torch-npu is missing, cannot be imported, or has no such options.
+        InjectionError: torch-npu cannot be imported, or has no such options.
     """
-    _options_class()
+    try:
+        _options_class()
+    except InjectionError as error:
+        cause = error.__cause__
+        if not (isinstance(cause, ModuleNotFoundError) and cause.name == "torch_npu"):
+            raise
 
 
 def _options_class() -> Any:

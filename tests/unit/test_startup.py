@@ -257,13 +257,21 @@ class TestErrorsBeforeAnyGroup:
             assert word in str(caught.value)
         assert stack.groups.calls == []
 
-    @pytest.mark.parametrize("broken", [None, ModuleType("torch_npu")])
     def test_a_torch_npu_that_cannot_take_sizes(
-        self, stack: Stack, monkeypatch: pytest.MonkeyPatch, broken: Any
+        self, stack: Stack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setitem(sys.modules, "torch_npu", broken)
+        monkeypatch.setitem(sys.modules, "torch_npu", ModuleType("torch_npu"))
         with pytest.raises(InjectionError, match="torch_npu has no usable"):
             stack.create(async_config())
+        assert stack.groups.calls == []
+
+    def test_without_any_torch_npu_the_plan_is_made_and_the_group_refused(
+        self, stack: Stack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "torch_npu", None)
+        connector = stack.create(async_config())
+        with pytest.raises(InjectionError, match="torch_npu has no usable"):
+            connector.init_afd_connector()
         assert stack.groups.calls == []
 
     def test_a_torch_npu_that_has_to_take_none_is_not_asked(
