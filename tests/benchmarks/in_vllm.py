@@ -12,7 +12,7 @@ import gc
 import importlib
 import sys
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from benchmarks.timing import answer, forked
@@ -80,6 +80,14 @@ def worker(flag: dict[str, Any] | None) -> dict[str, Any]:
     return laps.answer()
 
 
+def _torch_npu() -> ModuleType:
+    """What create_connector asks torch-npu for; a worker has imported it long before."""
+    module = ModuleType("torch_npu")
+    hccl = SimpleNamespace(Options=SimpleNamespace)
+    module._C = SimpleNamespace(_distributed_c10d=SimpleNamespace(ProcessGroupHCCL=hccl))
+    return module
+
+
 def main() -> None:
     """Import vLLM, then fork the runs."""
     from vllm.engine import arg_utils
@@ -87,6 +95,7 @@ def main() -> None:
     # The real method needs a model; the hook on it sees this one's result instead.
     arg_utils.EngineArgs.create_engine_config = lambda self: SimpleNamespace(additional_config={})
     importlib.import_module("vllm.plugins")
+    sys.modules["torch_npu"] = _torch_npu()
     gc.collect()
     gc.freeze()
     runs = int(sys.argv[1])

@@ -123,7 +123,8 @@ def test_a_failing_communicator_gives_the_original_error_with_our_context(warmed
 
 @pytest.mark.parametrize("name", ["CAMAsyncAFDConnector", CAMP2P])
 def test_the_callers_size_wins_or_is_refused(warmed, upstream_source, takes_buffer_size, name):
-    connector = Connector(name=name, tokens=_TOKENS, extra={"hccl_buffer_size": 333})
+    tokens = _TOKENS if name == CAMP2P else (8192, 8192)  # the roles of Async must agree
+    connector = Connector(name=name, tokens=tokens, extra={"hccl_buffer_size": 333})
     world = _world(upstream_source, (connector,))
     if not takes_buffer_size:
         with pytest.raises(WorldFailed, match="hccl_buffer_size"):
