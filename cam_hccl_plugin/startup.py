@@ -55,7 +55,10 @@ def prepare(
         return None
     log = RankLog(first=not getattr(connector, "local_rank", 0))
     if vllm_adapter.afd_section(vllm_config) is None:
-        log.warning(NO_AFD_WARNING)
+        log.warning(
+            'no AFD configuration reached vLLM (additional_config has no "afd" object), the '
+            "connector was given one of its own; give cam_hccl and afd in one JSON"
+        )
     decision = _decide(connector, vllm_config, settings, host(), log)
     if decision is None:
         return None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
@@ -41,8 +42,13 @@ class CreateConnectorPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # 
 
 def _installed_host() -> PluginHost:
     """The host with the installed extensions; imports pluggy, which an "off" never needs."""
-    from cam_hccl_plugin.plugin_host import build_host
-
+    try:
+        from cam_hccl_plugin.plugin_host import build_host
+    except ImportError as error:
+        raise PlanError(
+            f"cam_hccl is on and cannot load its extension host ({error}); reinstall "
+            "cam-hccl-plugin with its dependencies (pluggy, wrapt)"
+        ) from error
     return build_host()
 
 
