@@ -26,6 +26,11 @@ NO_AFD_WARNING = (
     "replaces the first: give cam_hccl and afd in one JSON"
 )
 
+OWN_AFD_WARNING = (
+    'no AFD configuration reached vLLM (additional_config has no "afd" object), the connector was '
+    "given one of its own; give cam_hccl and afd in one JSON"
+)
+
 
 def prepare(
     connector: Any,
@@ -55,10 +60,7 @@ def prepare(
         return None
     log = RankLog(first=not getattr(connector, "local_rank", 0))
     if vllm_adapter.afd_section(vllm_config) is None:
-        log.warning(
-            'no AFD configuration reached vLLM (additional_config has no "afd" object), the '
-            "connector was given one of its own; give cam_hccl and afd in one JSON"
-        )
+        log.warning(OWN_AFD_WARNING)
     decision = _decide(connector, vllm_config, settings, host(), log)
     if decision is None:
         return None
