@@ -8,7 +8,11 @@ A subcommand's module is imported only when it is the one that runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
+import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -61,19 +65,50 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0, 1 for a failed check, 2 for bad input, 3 with ``--strict``."""
     words = list(sys.argv[1:] if argv is None else argv)
-    rest = words[words.index("--") :] if "--" in words else []
-    words = words[: len(words) - len(rest)]
-    parser = build_parser(words[0] if words else "")
-    arguments = parser.parse_args(words)
-    arguments.after_dashes = rest
+    _print_what_cannot_be_encoded()
     try:
-        return int(arguments.run(arguments))
+        return _run(words)
     except CamHcclError as error:
-        print(f"cam-hccl: error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return _complain(str(error))
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; the interpreter would complain
+        _discard_output()  # whoever read it has seen enough
         return EXIT_OK
+    except OSError as error:  # what is read fails as a CamHcclError; only the output is left
+        _discard_output()
+        return _complain(f"the output cannot be written: {error}")
     except KeyboardInterrupt:
         print("cam-hccl: interrupted", file=sys.stderr)
         return EXIT_BAD_INPUT
+
+
+def _run(words: list[str]) -> int:
+    rest = words[words.index("--") :] if "--" in words else []
+    words = words[: len(words) - len(rest)]
+    try:
+        parser = build_parser(words[0] if words else "")
+        arguments = parser.parse_args(words)
+        arguments.after_dashes = rest
+        return int(arguments.run(arguments))
+    finally:
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()  # here, where a failure can be reported, and not at the very end
+
+
+def _complain(problem: str) -> int:
+    """One line on stderr, whatever a name or a file put into ``problem``."""
+    line = re.sub(r"[\x00-\x1f\x7f]", lambda found: repr(found[0])[1:-1], problem)
+    print(f"cam-hccl: error: {line}", file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def _print_what_cannot_be_encoded() -> None:
+    """A name that the terminal's encoding lacks is printed with escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """The interpreter flushes stdout once more at its end, and would complain again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,6 +18,14 @@ from cam_hccl_plugin.sizing import exact
 _DECIMAL = re.compile(r"\s*[+-]?[0-9_.]{1,40}(?:[eE][+-]?[0-9]{1,3})?\s*")
 
 
+_SHOWN = 60
+
+
+def shortened(text: str) -> str:
+    """``text``, cut to what a line can show."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
 def checked(check: Callable[[str], Any], allowed: str) -> Callable[[str], Any]:
     """An argparse type that says what was given and what is allowed."""
 
@@ -25,7 +33,7 @@ def checked(check: Callable[[str], Any], allowed: str) -> Callable[[str], Any]:
         try:
             return check(text)
         except (ValueError, ZeroDivisionError, CamHcclError):
-            message = f"given {text!r}, allowed is {allowed}"
+            message = f"given {shortened(repr(text))}, allowed is {allowed}"
             raise argparse.ArgumentTypeError(message) from None
 
     return convert
@@ -45,18 +53,25 @@ def integer(low: int, high: int) -> Callable[[str], int]:
     return check
 
 
-def ratio(low: Fraction, high: Fraction | None) -> Callable[[str], Any]:
-    """An argparse type for an exact decimal in a range."""
+def ratio(
+    low: Fraction, high: Fraction | None = None, low_allowed: bool = True
+) -> Callable[[str], Any]:
+    """An argparse type for an exact decimal in a range, its lower end included or not."""
 
     def check(text: str) -> Fraction:
         if not _DECIMAL.fullmatch(text):
             raise ValueError(text)
         value = exact(float(text))  # as JSON delivers it
-        if value < low or (high is not None and value > high):
+        if value < low or (value == low and not low_allowed):
+            raise ValueError(text)
+        if high is not None and value > high:
             raise ValueError(text)
         return value
 
-    span = f"a number, {low} or more" if high is None else f"a number from {low} to {high}"
+    if low_allowed:
+        span = f"a number, {low} or more" if high is None else f"a number from {low} to {high}"
+    else:
+        span = f"a number above {low}" + ("" if high is None else f", up to {high}")
     return checked(check, span)
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -26,6 +26,9 @@ from cam_hccl_plugin.planning import PlanRequest, npus_disagreement, plan_buffer
 from cam_hccl_plugin.plugin_host import PluginHost
 from cam_hccl_plugin.settings import Settings
 from cam_hccl_plugin.sizing import buffer_mib
+
+MAX_UBATCHES = 1024
+"""Far beyond any launch; each ubatch is a group of its own in CAMP2P."""
 
 DEFAULT_UTILIZATION = Fraction(9, 10)
 """``gpu_memory_utilization`` where nobody gives one; vLLM's own default differs by version."""
@@ -161,6 +164,13 @@ def plan_roles(host: PluginHost, deployment: Deployment) -> dict[Role, BufferPla
         PlanError: a size cannot be decided.
     """
     claim, launches = deployment.claim, deployment.roles
+    for launch in launches.values():
+        ubatches = launch.inputs.topology.num_ubatches
+        if ubatches > MAX_UBATCHES:
+            raise PlanError(
+                f"{ubatches} ubatches (--num-ubatches; --ubatch-size in a command): allowed are 1 "
+                f"to {MAX_UBATCHES}"
+            )
     needs = {r: host.role_need(claim, r, launch.inputs) for r, launch in launches.items()}
     plans = {}
     for role, launch in launches.items():
@@ -220,7 +230,25 @@ def _role_plan(plan: BufferPlan, launch: RoleLaunch, deployment: Deployment) -> 
         raise PlanError(f"the {plan.role.value} need is unknown")
     published = buffer_mib(plan.need.published_bytes, launch.settings.headroom)
     windows = _windows(plan, launch)
+    warnings += _shortage_if_followed(plan, launch, deployment.device_memory_bytes, windows)
     return RolePlan(plan, launch, published, guard, saved, windows, tuple(warnings))
+
+
+def _shortage_if_followed(
+    plan: BufferPlan, launch: RoleLaunch, total: int | None, windows: Sequence[WindowCheck]
+) -> list[str]:
+    """What a worker will say of the die's memory once it has raised the groups."""
+    found = []
+    for build in BUILDS if total else ():
+        raised = {w.group: w.believed_mib for w in windows if w.build == build and w.followed}
+        buffers = [max(g.effective_mib, raised.get(g.name, 0)) for g in plan.groups]
+        guard = check_guard(
+            total or 0, launch.utilization, launch.settings.memory_guard_ratio, buffers
+        )
+        if raised and guard.short:
+            problem = cannot_fit(total or 0, buffers) or str(guard)
+            found.append(f'operator_window "follow" with the build {build.name}: {problem}')
+    return found
 
 
 def _windows(plan: BufferPlan, launch: RoleLaunch) -> tuple[WindowCheck, ...]:

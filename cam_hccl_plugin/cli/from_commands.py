@@ -18,6 +18,7 @@ from cam_hccl_plugin.cli.from_options import (
     option_name,
     shape_from,
     variables_from,
+    without_device,
 )
 from cam_hccl_plugin.cli.launch import Launch, read_launch
 from cam_hccl_plugin.cli.role_check import (
@@ -148,6 +149,7 @@ def _deployment(
     if not hint and len(planned) < len(Role):
         missing = Role.ATTENTION if Role.FFN in planned else Role.FFN
         hint = f"the {missing.value} role is not planned: its own command is needed"
+    notes += without_device(arguments)
     if arguments.device_memory_gib is not None:
         notes += _utilization_notes(arguments, roles)
     return Deployment(

@@ -37,6 +37,9 @@ MODEL_FLAGS = {
 }
 _SHAPE_REMEDY = f"give {', '.join(MODEL_FLAGS.values())} or --model-shape instead"
 _SETTINGS_KEYS = ("sizing", "headroom", "scope", "memory_guard_ratio")
+_LARGEST_CONFIG = 2**24
+"""Characters; the largest published ones have a few hundred thousand."""
+
 REQUIRED = ("connector", "attention_ranks", "ffn_ranks", "max_num_batched_tokens")
 
 
@@ -80,7 +83,16 @@ def deployment_from(
         },
         device_memory_bytes=device_bytes(arguments),
         hccl_buffsize_mib=getattr(arguments, "hccl_buffsize", None),
+        notes=tuple(without_device(arguments)),
     )
+
+
+def without_device(arguments: argparse.Namespace) -> list[str]:
+    """A note on options that say nothing unless the die's memory is known."""
+    if arguments.device_memory_gib is not None:
+        return []
+    idle = [d for d in ("gpu_memory_utilization", "memory_guard_ratio") if getattr(arguments, d)]
+    return [f"{option_name(d)} has no effect without --device-memory-gib" for d in idle]
 
 
 def _topology(arguments: argparse.Namespace) -> Topology:
@@ -123,15 +135,7 @@ def variables_from(
 
 
 def device_bytes(arguments: argparse.Namespace) -> int | None:
-    """``--device-memory-gib`` in bytes.
-
-    Raises:
-        PlanError: it, or the utilization, is 0.
-    """
-    if arguments.device_memory_gib == 0:
-        raise PlanError("--device-memory-gib: given 0, allowed is a number above 0")
-    if arguments.gpu_memory_utilization == 0:
-        raise PlanError("--gpu-memory-utilization: given 0, allowed is a number above 0, up to 1")
+    """``--device-memory-gib`` in bytes."""
     gib = arguments.device_memory_gib
     return None if gib is None else int(gib * 1024 * MiB)
 
@@ -161,7 +165,7 @@ def shape_from(arguments: argparse.Namespace) -> ModelShape | None:
     missing = [flag for field, flag in MODEL_FLAGS.items() if numbers[field] is None]
     if missing:
         raise PlanError(_missing_shape(missing))
-    return ModelShape(**numbers)
+    return _possible(ModelShape(**numbers), "model")
 
 
 def required_shape(arguments: argparse.Namespace) -> ModelShape:
@@ -192,13 +196,30 @@ def load_model_shape(path: str, label: str = "--model", remedy: str = _SHAPE_REM
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
         with open(file, encoding="utf-8") as stream:
-            config = json.load(stream)
+            text = stream.read(_LARGEST_CONFIG + 1)
+        if len(text) > _LARGEST_CONFIG:
+            raise ValueError("it is too large for a config.json")
+        config = json.loads(text)
         places = candidates(config)
     except (OSError, ValueError, RecursionError) as error:
-        raise PlanError(f"{label}: cannot read {file}: {error}; {remedy}") from error
+        raise PlanError(f"{label}: cannot read {file!r}: {error}; {remedy}") from error
     if not isinstance(config, dict):
         raise PlanError(f"{label}: {file} holds no JSON object; {remedy}")
     shape, problem = read_shape(places, f"{label} {file}", remedy)
     if shape is None:
         raise PlanError(problem)
+    return _possible(shape, f"{label} {file}")
+
+
+def _possible(shape: ModelShape, where: str) -> ModelShape:
+    """The shape, unless no model can have it."""
+    numbers = {flag: getattr(shape, field) for field, flag in MODEL_FLAGS.items()}
+    for flag, number in numbers.items():
+        if number >= 2**63:
+            raise PlanError(f"{where}: the number for {flag} is too large, allowed are 63 bits")
+    if shape.topk > shape.routed_experts:
+        raise PlanError(
+            f"{where}: {shape.topk} experts per token of only {shape.routed_experts} routed "
+            "experts; are --topk and --routed-experts exchanged?"
+        )
     return shape

@@ -39,8 +39,10 @@ def add_deployment(parser: argparse.ArgumentParser) -> None:
         help="AFD connector class: CAMAsyncAFDConnector, CAMP2pAFDConnector, another CAM* class "
         "or one that an installed extension claims",
     )
-    group.add_argument("--attention-ranks", type=positive, metavar="A")
-    group.add_argument("--ffn-ranks", type=positive, metavar="F")
+    group.add_argument(
+        "--attention-ranks", type=positive, metavar="A", help="Attention dies, all nodes"
+    )
+    group.add_argument("--ffn-ranks", type=positive, metavar="F", help="FFN dies, all nodes")
     group.add_argument(
         "--max-num-batched-tokens",
         type=positive,
@@ -71,7 +73,12 @@ def _add_attention_groups(group: Any) -> None:
         help="as in connector_extra_config, CAM Async's operators divide by it "
         "(default: the value of --npus-per-dp-group)",
     )
-    group.add_argument("--num-ubatches", type=positive, metavar="N", help="(default: 1)")
+    group.add_argument(
+        "--num-ubatches",
+        type=positive,
+        metavar="N",
+        help="ubatches: CAMP2P has one group for each, 2 with --enable-dbo (default: 1)",
+    )
     group.add_argument(
         "--dynamic-quant",
         type=zero_or_one,
@@ -84,35 +91,46 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     """Options of the flag, and of the device."""
     default = Settings()
     group = parser.add_argument_group("sizing, as in the cam_hccl flag")
-    group.add_argument("--sizing", choices=SIZINGS, help=f"(default: {default.sizing})")
+    group.add_argument(
+        "--sizing",
+        choices=SIZINGS,
+        help="auto: published need x headroom, never below the operators' need; published: without "
+        f"that floor; operator: operators' need x headroom (default: {default.sizing})",
+    )
     group.add_argument(
         "--headroom",
         type=ratio(MIN_HEADROOM, MAX_HEADROOM),
         metavar="X",
-        help=f"{MIN_HEADROOM} to {MAX_HEADROOM} (default: 1.1)",
+        help=f"factor on the need, {MIN_HEADROOM} to {MAX_HEADROOM} (default: 1.1)",
     )
-    group.add_argument("--scope", choices=SCOPES, help=f"(default: {default.scope})")
+    group.add_argument(
+        "--scope",
+        choices=SCOPES,
+        help="role: each role its own size; group: one size for all ranks of a group "
+        f"(default: {default.scope})",
+    )
     _add_memory(parser.add_argument_group("device memory"))
 
 
 def _add_memory(memory: Any) -> None:
     memory.add_argument(
         "--device-memory-gib",
-        type=ratio(Fraction(0), None),
+        type=ratio(Fraction(0), low_allowed=False),
         metavar="GIB",
         help="memory of one die; with it the memory guard runs",
     )
     memory.add_argument(
         "--gpu-memory-utilization",
-        type=ratio(Fraction(0), Fraction(1)),
+        type=ratio(Fraction(0), Fraction(1), low_allowed=False),
         metavar="X",
         help="as given to vLLM, above 0, up to 1 (default: 0.9)",
     )
     memory.add_argument(
         "--memory-guard-ratio",
-        type=ratio(Fraction(0), None),
+        type=ratio(Fraction(0)),
         metavar="X",
-        help="(default: 2.5)",
+        help="memory wanted outside the utilization, in role-local buffers; 0 wants only what the "
+        "groups take (default: 2.5)",
     )
 
 

@@ -8,6 +8,7 @@ import argparse
 import json
 
 from cam_hccl_plugin.cli import options
+from cam_hccl_plugin.cli.argument_types import shortened
 from cam_hccl_plugin.cli.deployment import Deployment, plan_deployment
 from cam_hccl_plugin.cli.from_options import (
     deployment_from,
@@ -40,11 +41,21 @@ exit status: 0; 2 for bad input; 3 with --strict if the memory guard or a check 
 FORMATS = ("table", "json", "env", "flag")
 
 
+def _source(text: str) -> str:
+    if text != "-":
+        raise argparse.ArgumentTypeError(
+            f"given {shortened(repr(text))}; a command goes behind two dashes: cam-hccl plan -- "
+            "vllm serve MODEL ...; what a script prints comes through a pipe: DRY_RUN=1 bash "
+            "script | cam-hccl plan -"
+        )
+    return text
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Fill the subcommand's parser."""
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     parser.add_argument(
-        "source", nargs="?", choices=["-"], metavar="-", help="read vllm serve commands from stdin"
+        "source", nargs="?", type=_source, metavar="-", help="read vllm serve commands from stdin"
     )
     options.add_model(parser)
     options.add_deployment(parser)

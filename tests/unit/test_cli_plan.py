@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import oracle
 import pytest
-from processes import HEAVY, run, write_tripwires
+from processes import HEAVY, ROOT, run, write_tripwires
 
 from cam_hccl_plugin.cli import main
 
@@ -292,6 +296,16 @@ class TestModel:
         for word in (*words, str(file), "--hidden-size"):
             assert word in message
 
+    @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+    def test_a_device_is_no_config(self, command: Command, device: str) -> None:
+        assert f"cannot read '{device}'" in command.refused(*self.REST, "--model", device)
+
+    def test_numbers_that_no_model_has(self, command: Command, write: Any) -> None:
+        file = write({**self.CONFIG, "hidden_size": 10**4000})
+        message = command.refused(*self.REST, "--model", str(file))
+        assert "--hidden-size is too large" in message
+        assert len(message) < 500
+
     def test_bytes_that_are_no_text(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
         assert "cannot read" in command.refused(*self.REST, "--model", str(tmp_path))
@@ -362,6 +376,54 @@ class TestBadInput:
     def test_a_required_option_that_is_left_out(self, command: Command, option: str) -> None:
         assert option in command.refused(*replaced(EXAMPLE, option, None))
 
+    @pytest.mark.parametrize("word", ["vllm", "attention.sh", "x" * 500])
+    def test_a_command_without_the_two_dashes(self, command: Command, word: str) -> None:
+        message = command.refused("plan", word, "serve", "/m")
+        assert "cam-hccl plan -- vllm serve MODEL" in message
+        assert "DRY_RUN=1 bash script | cam-hccl plan -" in message
+        assert "x" * 100 not in message
+
+    @pytest.mark.parametrize(
+        ("option", "allowed"),
+        [
+            ("--device-memory-gib", "allowed is a number above 0"),
+            ("--gpu-memory-utilization", "allowed is a number above 0, up to 1"),
+            ("--memory-guard-ratio", "allowed is a number, 0 or more"),
+        ],
+    )
+    def test_what_is_allowed_is_said_as_it_is(
+        self, command: Command, option: str, allowed: str
+    ) -> None:
+        for value in ("-1", "x"):
+            assert allowed in command.refused(*EXAMPLE, option, value)
+        status, _, err = command(*EXAMPLE, option, "0")
+        assert (status == 2) == ("above" in allowed)
+        assert (allowed in err) == (status == 2)
+
+    @pytest.mark.parametrize("ubatches", ["1025", str(10**12)])
+    def test_absurdly_many_ubatches(self, command: Command, ubatches: str) -> None:
+        for connector in ("CAMAsyncAFDConnector", "CAMP2pAFDConnector"):
+            arguments = replaced(EXAMPLE, "--connector", connector)
+            message = command.refused(*arguments, "--num-ubatches", ubatches)
+            assert "--num-ubatches" in message
+            assert "1 to 1024" in message
+
+    def test_more_experts_per_token_than_experts(self, command: Command) -> None:
+        exchanged = replaced(replaced(EXAMPLE, "--topk", "256"), "--routed-experts", "8")
+        message = command.refused(*exchanged)
+        assert "256 experts per token of only 8 routed experts" in message
+        assert "--topk and --routed-experts exchanged?" in message
+
+    def test_an_error_is_one_line_whatever_is_in_it(self, command: Command) -> None:
+        message = command.refused(*replaced(EXAMPLE, "--connector", "a\nb\x1b[31m"))
+        assert "\n" not in message.strip()
+        assert "a\\nb\\x1b[31m is not CAM-type" in message
+
+    def test_options_that_say_nothing_without_the_dies_memory(self, command: Command) -> None:
+        notes = command.json(*EXAMPLE, "--gpu-memory-utilization", "0.9")["notes"]
+        assert notes == ["--gpu-memory-utilization has no effect without --device-memory-gib"]
+        assert command.json(*EXAMPLE)["notes"] == []
+
     @pytest.mark.parametrize("name", ["P2pNcclAFDConnector", "", "cam", "Other"])
     def test_a_connector_that_is_not_cam_type(self, command: Command, name: str) -> None:
         message = command.refused(*replaced(EXAMPLE, "--connector", name))
@@ -426,6 +488,47 @@ sys.exit(status)
             assert done.stdout == ""
             assert "Traceback" not in done.stderr
             assert done.stderr.count("error: ") == 1
+
+    @pytest.mark.parametrize("words", [EXAMPLE, ("doctor",), ("--help",), ("plan", "--help")])
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_reader_that_is_gone_is_no_error(
+        self, words: tuple[str, ...], unbuffered: str
+    ) -> None:
+        assert self.into("{CAM_HCCL} | true", words, unbuffered) == (0, "")
+
+    @pytest.mark.parametrize("words", [EXAMPLE, (*EXAMPLE, "--json"), ("doctor",)])
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_full_disk_is_one_line(self, words: tuple[str, ...], unbuffered: str) -> None:
+        status, err = self.into("{CAM_HCCL} > /dev/full", words, unbuffered)
+        assert status == 2
+        assert err.startswith("cam-hccl: error: the output cannot be written: ")
+        assert err.count("\n") == 1
+
+    def test_no_stdout_at_all(self) -> None:
+        assert self.into("{CAM_HCCL} >&-", EXAMPLE, "") == (0, "")
+
+    def into(self, line: str, words: tuple[str, ...], unbuffered: str) -> tuple[int, str]:
+        """Status and stderr of the command in a shell line; the status of a pipe's first part."""
+        program = shlex.join([sys.executable, "-m", "cam_hccl_plugin", *words])
+        script = f"set -o pipefail; {line.format(CAM_HCCL=program)}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(
+            ["bash", "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stderr
+
+    @pytest.mark.parametrize("more", [[], ["--json"], ["--format", "flag"]])
+    def test_a_terminal_that_lacks_a_letter(self, more: list[str]) -> None:
+        words = replaced(EXAMPLE, "--connector", "CAM\u00e9\udcff")
+        done = run("-m", "cam_hccl_plugin", *words, *more, env={"PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (0, "")
+        done = run("-m", "cam_hccl_plugin", *replaced(words, "--connector", "\u00e9"))
+        assert (done.returncode, done.stdout) == (2, "")
 
     def test_the_version(self) -> None:
         done = run("-m", "cam_hccl_plugin", "--version")
