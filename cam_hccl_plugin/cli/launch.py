@@ -8,6 +8,7 @@ The command is dressed up as the VllmConfig and connector that a worker would ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
@@ -34,6 +35,7 @@ from cam_hccl_plugin.settings import Settings
 _ALIASES = {"afd_connector": "connector", "afd_role": "role"}
 _ALIASES |= {"afd_host": "host", "afd_port": "port"}
 _REQUIRED = ("connector", "role", "num_attention_ranks", "num_ffn_ranks")
+_COUNTS = ("tensor_parallel_size", "prefill_context_parallel_size", "data_parallel_size")
 _DEFAULTS = {"host": "127.0.0.1", "port": 1239}
 _ONE_JSON = f"give afd and {FLAG_KEY} in one --additional-config JSON"
 
@@ -91,6 +93,8 @@ def _read(
             "--max-num-batched-tokens is missing; vLLM's own default depends on its version and "
             "on the device, so write it into the command"
         )
+    _check_counts(options)
+    host, port = _address(afd)
     name = str(afd["connector"])
     identity = ConnectorIdentity(name, (name,), MappingProxyType(dict(extra)))
     claim = claim_connector(plugins, identity, "additional_config.afd.connector")
@@ -109,13 +113,32 @@ def _read(
         identity=identity,
         claim=claim,
         role=role,
-        host=str(afd.get("host", _DEFAULTS["host"])),
-        port=_integer(afd.get("port", _DEFAULTS["port"]), "afd.port"),
+        host=host,
+        port=port,
         flag_given=FLAG_KEY in options.additional_config or FLAG_KEY in _kv_extra(options),
         settings=settings,
         inputs=inputs,
         caller_mib=vllm_adapter.read_caller_mib(connector, vllm_config),
     )
+
+
+def _check_counts(options: ServeOptions) -> None:
+    for count in _COUNTS:
+        given = getattr(options, count)
+        if given < 1:
+            option = f"--{count.replace('_', '-')}"
+            raise PlanError(f"{option}: given {given}, allowed is a positive integer")
+
+
+def _address(afd: Mapping[str, Any]) -> tuple[str, int]:
+    """Where the roles meet."""
+    host = afd.get("host", _DEFAULTS["host"])
+    if not isinstance(host, str) or not host:
+        raise PlanError(f"afd.host is {host!r}, wanted is the name or address of a machine")
+    port = _integer(afd.get("port", _DEFAULTS["port"]), "afd.port")
+    if not 1 <= port <= 65535:
+        raise PlanError(f"afd.port is {port}, allowed is an integer from 1 to 65535")
+    return host, port
 
 
 def _afd_section(options: ServeOptions) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -179,7 +202,13 @@ def _connector(afd: Mapping[str, Any], extra: Mapping[str, Any], claim: Connecto
         "dynamic_quant": extra.get("dynamicQuant"),
         "hccl_buffer_size": extra.get("hccl_buffer_size"),
     }
-    read = {key: None if v is None else _integer(v, key) for key, v in info.items()}
+    spelled = {"dynamic_quant": "dynamicQuant"}
+    read = {
+        key: None
+        if v is None
+        else _integer(v, f"afd.connector_extra_config.{spelled.get(key, key)}")
+        for key, v in info.items()
+    }
     counts = {key: _integer(afd[key], f"afd.{key}") for key in _REQUIRED[2:]}
     return SimpleNamespace(
         afd_config=SimpleNamespace(role=afd["role"], **counts), extra_info=SimpleNamespace(**read)
@@ -191,7 +220,7 @@ def _integer(value: Any, label: str) -> int:
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PlanError(f"{label} is {value!r}, wanted is an integer")
+        raise PlanError(f"{label} is {json.dumps(value)}, wanted is an integer")
     return value
 
 

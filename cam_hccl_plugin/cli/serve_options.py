@@ -41,6 +41,16 @@ _SWITCHES = {"--enable-dbo": True, "--no-enable-dbo": False}
 _KNOWN = (*JSON_OPTIONS, *_INTEGERS, *_TEXTS, *_SWITCHES, "--config")
 _DECIMAL_SUFFIX = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_SUFFIX = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_BLANKS, _DASHES, _QUOTES = (
+    "\u00a0\u200b-\u200f\u202f\u2060\u3000\ufeff",
+    "\u2010-\u2015\u2212",
+    "\u2018-\u201f",
+)
+_FROM_A_DOCUMENT = re.compile(
+    rf"^[{_BLANKS}{_DASHES}{_QUOTES}]|[{_BLANKS}]$|[{_BLANKS}]--?[A-Za-z]"
+)
+_STUCK = re.compile(r"-(?:tp|pcp|dp)[0-9]+")
+_DECIMAL = re.compile(r"(?:[0-9]{1,4}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_{(])")
 
 
@@ -82,9 +92,15 @@ def check_arguments(command: ServeCommand) -> None:
     """What vLLM's own parser takes without a word, and must not be.
 
     Raises:
-        PlanError: a JSON option twice, or as JSON and dotted, or a value with a shell
-            variable in it.
+        PlanError: a JSON option twice, or as JSON and dotted, a value with a shell variable
+            in it, or a word with a character that only documents have.
     """
+    for word in command.arguments:
+        if _FROM_A_DOCUMENT.search(word):
+            raise PlanError(
+                f"{command.label}: {_shorten(word)!a} has a blank, dash or quotation mark "
+                "that documents put in place of the plain one; type it again"
+            )
     given = list(_options(command.arguments))
     for name in JSON_OPTIONS:
         whole = [each for each in given if each.name == name and not each.path]
@@ -120,6 +136,9 @@ def read_options(command: ServeCommand) -> ServeOptions:
     arguments = command.arguments
     if arguments and not arguments[0].startswith("-"):
         values["model"] = arguments[0]
+    for word in arguments:
+        if _STUCK.fullmatch(word):
+            raise PlanError(f"{command.label}: {word}: vLLM wants a blank before the number")
     for each in _options(arguments):
         _refuse_unclear(command, each)
         name = each.name
@@ -206,7 +225,7 @@ def _integer(command: ServeCommand, each: _Given) -> int:
 
 
 def _utilization(command: ServeCommand, text: str) -> Fraction:
-    if re.fullmatch(r"[0-9]{0,4}\.?[0-9]{0,30}", text) and any(c.isdigit() for c in text):
+    if _DECIMAL.fullmatch(text):
         value = exact(text)
         if 0 < value <= 1:
             return value

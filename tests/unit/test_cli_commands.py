@@ -298,7 +298,16 @@ class TestUnclear:
             (serve(num_ffn_ranks="many"), "wanted is an integer"),
             (serve(connector="P2pNcclAFDConnector"), "is not CAM-type"),
             (serve(connector_extra_config={"dynamicQuant": 2}), "dynamicQuant is 2"),
-            ("ls -l", "no vllm serve in it"),
+            (serve(host=["x"]), "afd.host is"),
+            (serve(host=""), "afd.host is"),
+            (serve(port=70000), "afd.port is 70000, allowed is an integer from 1 to 65535"),
+            (serve(connector_extra_config={"dynamicQuant": True}), "dynamicQuant is true"),
+            (serve(parallel="-tp 0 -dp 2"), "--tensor-parallel-size: given 0"),
+            (serve(parallel="-tp 8 -dp 0"), "--data-parallel-size: given 0"),
+            (serve(parallel="-tp8 -dp 2"), "-tp8: vLLM wants a blank before the number"),
+            (serve("attention", "--ubatch-size", "999999999999"), "allowed are 1 to 1024"),
+            ("-tp 8 --max-num-batched-tokens 8192", "the line before must end with a backslash"),
+            ("ls -l", "no vllm serve in it; leave this line out"),
             ("vllm bench", "no vllm serve in it"),
             ("env -i vllm serve /m", "env -i"),
             ("", "stdin holds no command"),
@@ -339,11 +348,38 @@ class TestForms:
             serve().replace("-tp 8", "--tensor-parallel-size=4 --tensor_parallel_size 8"),
             serve().replace("-tp 8", "-tp=4 --prefill-context-parallel-size 2"),
             serve().replace(" --", " \\\n  --"),
+            "\ufeff" + serve(),
+            serve() + " > attention.log 2>&1 &",
+            serve() + " 2>&1 | tee attention.log",
+            serve("attention", "--gpu-memory-utilization", "9e-1"),
             "# comment\nexport OMP_NUM_THREADS=1\nA=B\n" + serve(),
         ],
     )
     def test_it_is_read(self, plan: Plan, line: str) -> None:
         assert selected(plan.json(line)) == {"attention": 139, "ffn": 113}
+
+    @pytest.mark.parametrize(
+        ("plain", "pasted", "shown"),
+        [
+            ("-dp 2", "\u2014data-parallel-size 2", "\\u2014data"),
+            (" -dp", " \u200b-dp", "\\u200b-dp"),
+            (" -dp", "\u00a0-dp", "8\\xa0-dp"),
+            ("-dp 2", "-dp 2\u00a0", "2\\xa0"),
+            ("--max", "\u2013-max", "\\u2013-max"),
+            ("'{", "\u2018'{", "\\u2018{"),
+        ],
+    )
+    def test_characters_of_a_document_are_named(
+        self, plan: Plan, plain: str, pasted: str, shown: str
+    ) -> None:
+        message = plan.refused(serve().replace(plain, pasted))
+        assert shown in message
+        assert "type it again" in message
+
+    def test_a_name_beyond_ascii_is_none_of_these(self, plan: Plan) -> None:
+        name = "m\u00f6del \u2014 \u2018neu\u2019"
+        line = serve("attention", "--served-model-name", name)
+        assert selected(plan.json(line))["attention"] == 139
 
     def test_dotted_alone(self, plan: Plan) -> None:
         pairs = {f"afd.{key}": value for key, value in afd("attention").items()}
@@ -394,6 +430,60 @@ class TestEnvironment:
         assert [w for w in warnings if f"leaves out {missing}" in w] == warnings
         assert len(warnings) == (1 if missing else 0)
 
+    @pytest.mark.parametrize(
+        ("lines", "value"),
+        [
+            (["export HCCL_BUFFSIZE=100"], "100"),
+            (["HCCL_BUFFSIZE=100", "export HCCL_BUFFSIZE"], "100"),
+            (["export HCCL_BUFFSIZE=1", "HCCL_BUFFSIZE=100"], "100"),
+            (["export HCCL_BUFFSIZE=1 B='x y'", "unset HCCL_BUFFSIZE"], None),
+            (["unset HCCL_BUFFSIZE"], None),
+            (["export HCCL_BUFFSIZE"], "7"),
+            ([], "7"),
+        ],
+    )
+    def test_lines_in_front_set_what_a_shell_would_pass_on(
+        self, plan: Plan, monkeypatch: pytest.MonkeyPatch, lines: list[str], value: str | None
+    ) -> None:
+        monkeypatch.setenv("HCCL_BUFFSIZE", "7")
+        assert self.buffsize(plan, *lines, serve()) == value
+
+    def buffsize(self, plan: Plan, *lines: str) -> str | None:
+        """``HCCL_BUFFSIZE`` as the plan believes that the command sees it."""
+        windows = plan.json(*lines)["roles"]["attention"]["operator_windows"]
+        found: str | None = windows[0]["value"]
+        return found
+
+    @pytest.mark.parametrize("name", ["HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE", PLUGINS])
+    def test_a_variable_that_is_not_exported(self, plan: Plan, name: str) -> None:
+        message = plan.refused(f"{name}=100", serve())
+        assert f"{name}=100 on a line of its own does not reach the command" in message
+        assert "write export in front" in message
+        assert plan.text(f"{name}=100", serve(front=f"{name}=200"))
+
+    @pytest.mark.parametrize(
+        ("front", "value"),
+        [
+            ("docker run --rm -e HCCL_BUFFSIZE=100 image", "100"),
+            ("docker run --env HCCL_BUFFSIZE=100 image", "100"),
+            ("podman run --env=HCCL_BUFFSIZE=100 image", "100"),
+            ("docker run -e HCCL_BUFFSIZE image", "7"),
+            ("docker run image", None),
+            ("sudo", None),
+            ("sudo HCCL_BUFFSIZE=100", "100"),
+            ("sudo -E", "7"),
+            ("ssh node", None),
+            ("numactl -C 0-15", "7"),
+        ],
+    )
+    def test_what_a_program_in_front_passes_on(
+        self, plan: Plan, monkeypatch: pytest.MonkeyPatch, front: str, value: str | None
+    ) -> None:
+        monkeypatch.setenv("HCCL_BUFFSIZE", "7")
+        assert self.buffsize(plan, serve(front=front)) == value
+        monkeypatch.delenv("HCCL_BUFFSIZE")
+        assert self.buffsize(plan, "export HCCL_BUFFSIZE=7", serve(front=front)) == value
+
     def test_an_export_line_counts(self, plan: Plan) -> None:
         (warning,) = plan.json("export VLLM_PLUGINS=afd", serve())["warnings"]
         assert "leaves out cam_hccl" in warning
@@ -413,6 +503,17 @@ class TestEnvironment:
         assert "memory guard" in plan.json(line, options=device)["warnings"][0]
         notes = plan.json(serve(), options=device)["notes"]
         assert any("0.9 is assumed" in note for note in notes)
+
+    def test_the_memory_that_following_a_window_takes_guards(self, plan: Plan) -> None:
+        device = [*SHAPE, "--device-memory-gib", "64"]
+        line = serve(flag={"operator_window": "follow"})
+        assert plan.json(line, options=device)["warnings"] == []
+        found = plan.json(f"HCCL_BUFFSIZE=4096 {line}", options=device)["warnings"]
+        assert 'operator_window "follow" with the build binary package' in found[0]
+        assert "memory guard: 6553.6 MiB" in found[0]
+        assert "the HCCL groups take 8192 MiB" in found[0]
+        found = plan.json(f"HCCL_BUFFSIZE=40000 {line}", options=device)["warnings"]
+        assert "the device has 65536 MiB" in found[0]
 
 
 class TestModel:

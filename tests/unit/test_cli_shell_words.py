@@ -41,6 +41,16 @@ def test_what_a_shell_quotes_comes_back(commands: list[list[str]]) -> None:
         ("'a\nb'", [["a\nb"]]),
         ("a\r\nb", [["a"], ["b"]]),
         ("\n\n # only\n", []),
+        ("\ufeffa b", [["a", "b"]]),
+        ("a > log", [["a"]]),
+        ("a >>log b", [["a", "b"]]),
+        ("a 2>&1 b", [["a", "b"]]),
+        ("a &>log & b", [["a"], ["b"]]),
+        ("a >'my log' 2>/dev/null; b", [["a"], ["b"]]),
+        ("a b2>log", [["a", "b2"]]),
+        ("a 2>&1 | tee -a log", [["a"]]),
+        ("a |& tee log\nb", [["a"], ["b"]]),
+        ("a b~c", [["a", "b~c"]]),
     ],
 )
 def test_the_rules_of_a_shell(text: str, words: list[list[str]]) -> None:
@@ -56,9 +66,13 @@ def test_the_rules_of_a_shell(text: str, words: list[list[str]]) -> None:
         ("a $(b)", "$(b)"),
         ("a `b`", "`"),
         ('a "`b`"', "`"),
-        ("a | b", "|"),
-        ("a > log", ">"),
-        ("a 2>&1", ">"),
+        ("a || b", "|"),
+        ("a < b", "<"),
+        ("a <<EOF", "<"),
+        ("a > >(b)", ">"),
+        ("a >", "> names no file"),
+        ("a $'b'", "$'b'"),
+        ("a ~/b", "~"),
         ("(a)", "("),
         ("a 'b", "single quote"),
         ('a\nb "c', "line 2: a double quote"),
@@ -69,3 +83,23 @@ def test_what_only_a_shell_can_do_is_refused(text: str, found: str) -> None:
         split_commands(text)
     assert found in str(caught.value)
     assert "DRY_RUN=1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "remedy"),
+    [
+        (
+            "a \\ \n  b",
+            "line 1: the backslash at the end has a blank behind it",
+            "remove the blank",
+        ),
+        ("a\nb \\\t", "line 2: the backslash at the end has a blank behind it", "remove"),
+        ("a | grep x", "line 1: only tee is understood behind |", "leave | and the rest out"),
+        ("a |", "only tee", "leave"),
+    ],
+)
+def test_a_slip_is_named_with_its_own_remedy(text: str, problem: str, remedy: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        split_commands(text)
+    assert problem in str(caught.value)
+    assert str(caught.value).partition("; ")[2].startswith(remedy)
