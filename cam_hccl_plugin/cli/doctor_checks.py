@@ -21,6 +21,7 @@ from cam_hccl_plugin.errors import CamHcclError
 from cam_hccl_plugin.flag_places import FLAG_KEY
 from cam_hccl_plugin.model import HCCL_DEFAULT_MIB
 from cam_hccl_plugin.operator_window import BINARY_BUILD, LCCL_DEFAULT_MIB, SOURCE_BUILD
+from cam_hccl_plugin.operators import MAX_WINDOW_MIB
 from cam_hccl_plugin.patches.upstream import AFD_PACKAGE
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -177,7 +178,8 @@ def _hccl_buffsize(around: Surroundings) -> Finding:
     if buffer.problem:
         unusable = leading_integer(raw) is None or (leading_integer(raw) or 0) <= 0
         status = FAIL if unusable else WARN
-        return Finding(HCCL_BUFFSIZE, status, buffer.problem, "correct it or unset it")
+        text, _, remedy = buffer.problem.rpartition("; ")
+        return Finding(HCCL_BUFFSIZE, status, text, remedy)
     text = (
         f"{raw}: every communicator without a size of its own takes 2 x {buffer.effective_mib} MB; "
         f"{reader}"
@@ -197,7 +199,10 @@ def _lccl_buffer_size(around: Surroundings) -> Finding:
     if raw is None:
         text = f"unset: operators {SOURCE_BUILD.name} believe in a window of {LCCL_DEFAULT_MIB} MB"
         return Finding(LCCL_BUFFER_SIZE, OK, text)
-    text = f"{raw}: operators {SOURCE_BUILD.name} believe in a window of {believed} MB"
+    text = f"{raw!r}: operators {SOURCE_BUILD.name} believe in a window of {believed} MB"
+    if not 0 < believed <= MAX_WINDOW_MIB:
+        remedy = "write what cam-hccl plan prints, or unset it"
+        return Finding(LCCL_BUFFER_SIZE, WARN, text, remedy)
     if str(believed) != raw.strip():
         return Finding(LCCL_BUFFER_SIZE, WARN, text, f"write {believed}, or unset it")
     return Finding(LCCL_BUFFER_SIZE, OK, text)

@@ -15,6 +15,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from cam_hccl_plugin.cli.own_process import python_process
+from cam_hccl_plugin.errors import CamHcclError
+
 TIMEOUT_SECONDS = 120
 _SIZE_MIB = 256
 
@@ -29,7 +32,7 @@ class ProbeResult:
 
 def run_probe(name: str, timeout_seconds: float = TIMEOUT_SECONDS) -> ProbeResult:
     """Run one probe; whatever happens to its process becomes a sentence."""
-    process = [sys.executable, "-m", __name__, name]
+    process = python_process(__name__, name)
     try:
         done = subprocess.run(
             process,
@@ -88,6 +91,8 @@ def _main(name: str) -> None:
     os.dup2(2, 1)
     try:
         answer = {"found": _PROBES[name](), "problem": ""}
+    except CamHcclError as error:
+        answer = {"found": "", "problem": str(error)}
     except Exception as error:
         answer = {"found": "", "problem": f"{type(error).__name__}: {error}"}
     json.dump(answer, answers)

@@ -48,7 +48,7 @@ def find_neighbour(module: str) -> Neighbour | None:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         spec = None
-    if spec is None:
+    if spec is None or spec.origin is None:  # nothing, or a folder without code of that name
         return None
     usual = _USUAL_DISTRIBUTIONS.get(module, ())
     versions = {name: version for name in usual if (version := _version(name))}

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from cam_hccl_plugin.cli.own_process import python_process
 from cam_hccl_plugin.cli.serve_command import ServeCommand
 from cam_hccl_plugin.cli.serve_options import ServeOptions
 from cam_hccl_plugin.errors import PlanError
@@ -69,7 +70,7 @@ def read_with_vllm(commands: Sequence[ServeCommand]) -> tuple[list[ServeOptions]
 
 
 def _ask(arguments: list[list[str]]) -> dict[str, Any]:
-    process = [sys.executable, "-m", __name__]
+    process = python_process(__name__)
     try:
         done = subprocess.run(
             process,
@@ -123,7 +124,7 @@ def _parse(parser: Any, arguments: list[str]) -> dict[str, Any]:
         return {"refused": f"{type(error).__name__}: {error}"}
     values = {name: getattr(parsed, name, None) for name in _FIELDS}
     for name in _COUNTS:
-        values[name] = values[name] or 1
+        values[name] = 1 if values[name] is None else values[name]
     values["ubatch_size"] = values["ubatch_size"] or 0
     values["enable_dbo"] = bool(values["enable_dbo"])
     values["model"] = getattr(parsed, "model_tag", None) or _given_model(parser, parsed)

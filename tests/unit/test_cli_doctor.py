@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_all_is_well() -> None:
         ({"environment": {"LCCL_BUFFER_SIZE": "512"}}, "LCCL_BUFFER_SIZE", "ok", "512 MB"),
         ({"environment": {"LCCL_BUFFER_SIZE": "abc"}}, "LCCL_BUFFER_SIZE", "warn", "408 MB"),
         ({"environment": {"LCCL_BUFFER_SIZE": "99999"}}, "LCCL_BUFFER_SIZE", "warn", "32768 MB"),
+        ({"environment": {"LCCL_BUFFER_SIZE": "0"}}, "LCCL_BUFFER_SIZE", "warn", "of 0 MB"),
+        ({"environment": {"LCCL_BUFFER_SIZE": "-1"}}, "LCCL_BUFFER_SIZE", "warn", "'-1'"),
         ({"probe": lambda name: ProbeResult(problem="moved")}, "afd-plugin seam", "fail", "moved"),
         ({"probe": lambda name: ProbeResult(problem="gone")}, "HCCL options", "fail", "gone"),
     ],
@@ -118,6 +121,16 @@ def test_what_is_wrong_is_found_and_has_a_remedy(
     assert finding.status == status
     assert words in finding.text
     assert bool(finding.remedy) == (status != "ok")
+
+
+@pytest.mark.parametrize("value", ["", " ", "abc", "0", "-1", "4096.5", "1e3", "99999999999"])
+@pytest.mark.parametrize("variable", ["HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE"])
+def test_a_remedy_stands_once_and_can_be_followed(variable: str, value: str) -> None:
+    finding = found(around(environment={variable: value}))[variable]
+    assert finding.remedy
+    assert finding.remedy not in finding.text
+    for number in re.findall(r"\d+", finding.remedy):
+        assert 0 < int(number) < 2**32
 
 
 def test_a_broken_extension_is_found() -> None:
@@ -194,6 +207,23 @@ class TestProbes:
         problem = self.probe(tmp_path, monkeypatch, body).problem
         assert problem == "the check ended with status 3: bad driver"
 
+    def test_the_current_folder_does_not_get_in_the_way(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "checkout"
+        folder.mkdir()
+        for name in ("json", "torch_npu", "dataclasses"):
+            (folder / f"{name}.py").write_text("raise ImportError('the wrong one')")
+        monkeypatch.chdir(folder)
+        problem = self.probe(tmp_path, monkeypatch, "raise ImportError('the right one')").problem
+        assert "the right one" in problem
+
+    def test_our_own_error_needs_no_class_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        problem = self.probe(tmp_path, monkeypatch, "").problem
+        assert problem.startswith("cam_hccl cannot size HCCL groups")
+
     def test_a_hang_ends(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "torch_npu.py").write_text("import time; time.sleep(60)", encoding="utf-8")
         monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
@@ -253,6 +283,13 @@ class TestInstalled:
         (info / "top_level.txt").write_text("afd_plugin\n")
         monkeypatch.syspath_prepend(str(tmp_path))
         assert find_neighbour("afd_plugin") == Neighbour("afd_plugin", "some-fork", "1.2")
+
+    def test_a_folder_that_was_left_behind(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "afd_plugin" / "__pycache__").mkdir(parents=True)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        assert find_neighbour("afd_plugin") is None
 
     def test_nothing(self) -> None:
         assert find_neighbour("cam_hccl_no_such_module") is None
