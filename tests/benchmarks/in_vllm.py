@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""``python -m benchmarks.in_vllm RUNS``: register() in forks of a process that has the real vLLM.
+"""``python -m benchmarks.in_vllm SCENARIO``: register() in a process that has the real vLLM.
 
-Each run is a process of its own in which nothing of the plugin was imported before, as in
-the processes that vLLM starts.
+One run is one fresh process in which nothing of the plugin was imported before, as in the
+processes that vLLM starts. Not a fork: there every page that is touched first has to be
+copied, which made the same work half as slow again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from benchmarks.timing import answer, forked
+from benchmarks.timing import answer
 from worlds.model import ASYNC, Connector, World
 from worlds.stage import vllm_config
 
@@ -89,7 +90,7 @@ def _torch_npu() -> ModuleType:
 
 
 def main() -> None:
-    """Import vLLM, then fork the runs."""
+    """Import vLLM, then run the scenario."""
     from vllm.engine import arg_utils
 
     # The real method needs a model; the hook on it sees this one's result instead.
@@ -98,9 +99,8 @@ def main() -> None:
     sys.modules["torch_npu"] = _torch_npu()
     gc.collect()
     gc.freeze()
-    runs = int(sys.argv[1])
     scenarios = {"off": off, "AFD, flag absent": lambda: worker(None), "on": lambda: worker({})}
-    answer({name: [forked(work) for _ in range(runs)] for name, work in scenarios.items()})
+    answer(scenarios[sys.argv[1]]())
 
 
 if __name__ == "__main__":

@@ -70,35 +70,6 @@ def median_us(function: Callable[[], Any], runs: int) -> float:
     return statistics.median(durations)
 
 
-def forked(work: Callable[[], Any]) -> Any:
-    """The JSON value that ``work`` returns in a forked copy of this process.
-
-    Raises:
-        RuntimeError: the copy did not answer; its traceback is on standard error.
-    """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            os.close(reading)
-            with os.fdopen(writing, "w") as out:
-                out.write(json.dumps(work()))
-            status = 0
-        except BaseException:  # a forked copy must never return into the caller
-            sys.excepthook(*sys.exc_info())
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading) as answer:
-        text = answer.read()
-    os.waitpid(pid, 0)
-    if not text:
-        raise RuntimeError("the forked process gave no answer")
-    return json.loads(text)
-
-
 _ANSWER = "answer: "
 
 
