@@ -36,7 +36,7 @@ _EPILOG = """examples:
   cam-hccl sweep --help
   cam-hccl doctor
 
-exit status: 0; 1 if doctor finds a failure; 2 for bad input; 3 with --strict if anything warns
+exit status: 0; 1 if doctor finds a failure; 2 for bad input; 3 with --strict if there is a warning
 """
 
 

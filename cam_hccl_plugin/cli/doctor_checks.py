@@ -30,6 +30,7 @@ ENTRY_POINT_VALUE = "cam_hccl_plugin:register"
 PYTHON_RANGE = ((3, 10), (3, 13))
 VLLM_RANGE = ((0, 26), (0, 33))
 _AFD_ENTRY_POINT = "afd"
+_ASCEND_ENTRY_POINT = "ascend"  # of vLLM's platform plugins, which the variable rules too
 _BACK_TO_PLAN = "cam-hccl plan and sweep work without it"
 
 
@@ -156,6 +157,8 @@ def _allowed(around: Surroundings) -> Iterator[Finding]:
     wanted = [FLAG_KEY]
     if around.entry_points(_AFD_ENTRY_POINT):
         wanted.append(_AFD_ENTRY_POINT)
+    if around.neighbour("vllm_ascend") is not None:
+        wanted.append(_ASCEND_ENTRY_POINT)
     missing = [name for name in wanted if name not in given.split(",")]
     if missing:
         text = f"{given!r} leaves out {' and '.join(missing)}: vLLM will not load it"

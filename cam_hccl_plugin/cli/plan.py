@@ -35,7 +35,7 @@ EXAMPLES = """examples:
     --npus-per-dp-group 8 --dynamic-quant 1 --device-memory-gib 64
   (DRY_RUN=1 bash attention.sh; DRY_RUN=1 bash ffn.sh) | cam-hccl plan -
 
-exit status: 0; 2 for bad input; 3 with --strict if the memory guard or a check warns
+exit status: 0; 2 for bad input; 3 with --strict if there is a warning
 """
 
 FORMATS = ("table", "json", "env", "flag")
@@ -76,7 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="table; json; env: the HCCL_BUFFSIZE that would do without the plugin; flag: the "
         "explicit hccl_buffer_size for newer afd-plugin without the plugin (default: table)",
     )
-    output.add_argument("--strict", action="store_true", help="exit with 3 if anything warns")
+    output.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 3 if there is a warning; the table of operator windows is none, for only "
+        "one of the builds is yours",
+    )
     parser.set_defaults(fail=parser.error)
 
 

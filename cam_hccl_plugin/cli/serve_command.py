@@ -134,7 +134,7 @@ def read_stdin() -> str:
         PlanError: stdin is a terminal, or no text.
     """
     if sys.stdin is None or sys.stdin.isatty():
-        raise PlanError("- reads commands from stdin, which is a terminal; pipe them in")
+        raise PlanError("- reads commands from stdin, which is closed or a terminal; pipe them in")
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:

@@ -103,8 +103,10 @@ def check_arguments(command: ServeCommand) -> None:
             )
     given = list(_options(command.arguments))
     for name in JSON_OPTIONS:
-        whole = [each for each in given if each.name == name and not each.path]
-        dotted = [each for each in given if each.name == name and each.path]
+        # vLLM takes a beginning of an option for the option.
+        these = [each for each in given if each.name != "--" and name.startswith(each.name)]
+        whole = [each for each in these if not each.path]
+        dotted = [each for each in these if each.path]
         if whole and dotted:
             raise PlanError(
                 f"{command.label} gives {name} both as JSON and dotted ({dotted[0].shown}): in "

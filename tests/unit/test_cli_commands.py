@@ -298,6 +298,8 @@ class TestUnclear:
             (serve(num_ffn_ranks="many"), "wanted is an integer"),
             (serve(connector="P2pNcclAFDConnector"), "is not CAM-type"),
             (serve(connector_extra_config={"dynamicQuant": 2}), "dynamicQuant is 2"),
+            (serve("attention", "--additional-conf", "{}"), "gives --additional-config 2 times"),
+            (serve("attention", "--additional-c.cam_hccl.headroom=2"), "both as JSON and dotted"),
             (serve(host=["x"]), "afd.host is"),
             (serve(host=""), "afd.host is"),
             (serve(port=70000), "afd.port is 70000, allowed is an integer from 1 to 65535"),
