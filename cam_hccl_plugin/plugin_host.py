@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import TypeVar
 
 import pluggy
@@ -106,6 +105,8 @@ def build_host(*extensions: object, installed: bool = True) -> PluginHost:
         manager.check_pending()
 
     if installed:
+        from importlib import metadata  # slow to load, see cli.extensions
+
         for name in dict.fromkeys(p.name for p in metadata.entry_points(group=PROJECT_NAME)):
             _load_installed(manager, name)
     _ask(f"registering extensions of entry-point group {PROJECT_NAME!r}", register)

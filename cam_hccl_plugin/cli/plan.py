@@ -10,6 +10,7 @@ import json
 from cam_hccl_plugin.cli import options
 from cam_hccl_plugin.cli.argument_types import shortened
 from cam_hccl_plugin.cli.deployment import Deployment, plan_deployment
+from cam_hccl_plugin.cli.extensions import may_be_installed
 from cam_hccl_plugin.cli.from_options import (
     deployment_from,
     missing_options,
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = "json" if arguments.json else arguments.format or "table"
     if arguments.json and arguments.format not in (None, "json"):
         raise PlanError(f"--json and --format {arguments.format} exclude each other; give one")
-    host = build_host()
+    host = build_host(installed=may_be_installed())
     result = plan_deployment(host, _deployment(arguments, host))
     if chosen == "json":
         from cam_hccl_plugin.cli.plan_json import as_json

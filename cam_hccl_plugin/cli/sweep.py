@@ -9,6 +9,7 @@ import json
 
 from cam_hccl_plugin.cli import options
 from cam_hccl_plugin.cli.argument_types import checked, integer, positive
+from cam_hccl_plugin.cli.extensions import may_be_installed
 from cam_hccl_plugin.cli.from_options import (
     REQUIRED,
     device_bytes,
@@ -70,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Sweep and print."""
     _check(arguments)
     values = _range(arguments)
-    swept = SweptDeployment(build_host(), arguments, required_shape(arguments))
+    swept = SweptDeployment(
+        build_host(installed=may_be_installed()), arguments, required_shape(arguments)
+    )
     points = sweep(swept, arguments.over, values)
     limit = largest_tokens(swept) if device_bytes(arguments) is not None else None
     # Only now: nothing above needs these, and a wrong option should not wait for them.
