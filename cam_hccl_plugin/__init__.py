@@ -33,8 +33,7 @@ def register() -> None:
         import logging
 
         logging.getLogger("vllm.cam_hccl").exception(
-            "cam_hccl: the plugin could not be armed and sizes nothing; reinstall cam-hccl-plugin "
-            "with its dependencies (pluggy, wrapt)"
+            "cam_hccl: the plugin could not be armed and sizes nothing; reinstall cam-hccl-plugin"
         )
 
 

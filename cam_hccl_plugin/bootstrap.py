@@ -7,9 +7,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import wrapt
-
 from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.import_watch import ImportWatch
 from cam_hccl_plugin.log import LOGGER
 from cam_hccl_plugin.patches.upstream import ENGINE_ARGS_MODULE, FACTORY_MODULE
 
@@ -18,19 +17,19 @@ class Installation:
     """Everything that the plugin changed in this process, and the way back."""
 
     def __init__(self) -> None:
-        self._armed = False
+        self._watch = ImportWatch(
+            {FACTORY_MODULE: self._on_factory, ENGINE_ARGS_MODULE: self._on_engine_args}
+        )
         self._patches: dict[str, Any] = {}
         self._seam_problem: SeamError | None = None
 
     def arm(self) -> None:
         """React to upstream's modules once they are imported; imports none of them."""
-        self._armed = True
-        wrapt.register_post_import_hook(self._on_factory, FACTORY_MODULE)
-        wrapt.register_post_import_hook(self._on_engine_args, ENGINE_ARGS_MODULE)
+        self._watch.arm()
 
     def disarm(self) -> None:
         """Take every patch out again, and ignore imports to come."""
-        self._armed = False
+        self._watch.disarm()
         for patch in self._patches.values():
             patch.uninstall()
 
@@ -44,8 +43,6 @@ class Installation:
 
     def _on_factory(self, module: Any) -> None:
         """Patch the factory. Never raises: the flag may be absent, and then nothing changes."""
-        if not self._armed:
-            return
         from cam_hccl_plugin.patches.connector_factory import FactoryPatch
 
         try:
@@ -55,8 +52,6 @@ class Installation:
             LOGGER.debug("cam_hccl: %s", error)
 
     def _on_engine_args(self, module: Any) -> None:
-        if not self._armed:
-            return
         from cam_hccl_plugin.patches.engine_config import EngineConfigPatch
 
         make = lambda: EngineConfigPatch(self.seam_problem)  # noqa: E731 - one use, two lines

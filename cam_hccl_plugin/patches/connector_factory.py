@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import wrapt
-
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.patches import process_group
@@ -29,15 +27,11 @@ from cam_hccl_plugin.patches.upstream import (
     moved,
     upstream_label,
 )
-from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+from cam_hccl_plugin.patches.wrapping import Wrapped, is_wrapped, restore, wrap
 
 if TYPE_CHECKING:
     from cam_hccl_plugin.connector_start import ConnectorStart
     from cam_hccl_plugin.plugin_host import PluginHost
-
-
-class CreateConnectorPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
-    """Our wrapper, recognisable by type."""
 
 
 def _installed_host() -> PluginHost:
@@ -47,7 +41,7 @@ def _installed_host() -> PluginHost:
     except ImportError as error:
         raise PlanError(
             f"cam_hccl is on and cannot load its extension host ({error}); reinstall "
-            "cam-hccl-plugin with its dependencies (pluggy, wrapt)"
+            "cam-hccl-plugin with its dependency pluggy"
         ) from error
     return build_host()
 
@@ -67,8 +61,7 @@ class FactoryPatch:
 
     def __init__(self, host: Callable[[], PluginHost] = _installed_host) -> None:
         self._host = host
-        self._factory: type | None = None
-        self._bindings: list[Any] = []
+        self._wrapped: list[Wrapped] = []
         self._on = False
         self._starts = 0
 
@@ -84,21 +77,18 @@ class FactoryPatch:
             wanted = f"{FACTORY_CLASS}.{CREATE_CONNECTOR} in {factory_module.__name__}"
             raise moved(wanted, "none")
         self._on = True
-        if is_wrapped_by(current, CreateConnectorPatch):
-            return
-        self._factory = factory
-        setattr(factory, CREATE_CONNECTOR, CreateConnectorPatch(current, self._create))
+        if not is_wrapped(current):
+            self._wrapped.append(wrap(factory, CREATE_CONNECTOR, self._create))
 
     def uninstall(self) -> None:
         """Restore the identical objects; a wrapper on top of ours stays and ours goes quiet."""
         self._on = False
-        process_group.uninstall(self._bindings)
-        self._bindings = []
-        if self._factory is not None:
-            unwrap(self._factory, CREATE_CONNECTOR, CreateConnectorPatch)
+        self._wrapped = restore(self._wrapped)
 
-    def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        connector = wrapped(*args, **kwargs)
+    def _create(
+        self, create: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        connector = create(*args, **kwargs)
         if not self._on or isinstance(getattr(connector, INIT_CONNECTOR, None), SizedInit):
             return connector  # off, or a second wrapper of ours below a foreign one was first
         vllm_config = getattr(connector, "vllm_config", None)
@@ -127,7 +117,7 @@ class FactoryPatch:
         if _is_initialized(connector):
             wanted = f"{type(connector).__name__} to create its groups in {INIT_CONNECTOR}"
             raise moved(wanted, "them created by its constructor")
-        self._bindings += process_group.install(type(connector))
+        self._wrapped += process_group.install(type(connector))
 
         def sized(*args: Any, **kwargs: Any) -> Any:
             if not self._on or _is_initialized(connector):

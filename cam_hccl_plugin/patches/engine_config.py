@@ -17,19 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import wrapt
-
 from cam_hccl_plugin.errors import SeamError
 from cam_hccl_plugin.flag_places import given_flags
 from cam_hccl_plugin.patches.upstream import afd_loaded
-from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+from cam_hccl_plugin.patches.wrapping import Wrapped, is_wrapped, restore, wrap
 
 ENGINE_ARGS_CLASS = "EngineArgs"
 CREATE_CONFIG = "create_engine_config"
-
-
-class CreateConfigPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
-    """Our wrapper, recognisable by type."""
 
 
 class EngineConfigPatch:
@@ -37,7 +31,7 @@ class EngineConfigPatch:
 
     def __init__(self, seam_problem: Callable[[], SeamError | None]) -> None:
         self._seam_problem = seam_problem
-        self._owner: type | None = None
+        self._wrapped: list[Wrapped] = []
         self._on = False
 
     def install(self, module: Any) -> None:
@@ -48,19 +42,19 @@ class EngineConfigPatch:
         owner = getattr(module, ENGINE_ARGS_CLASS, None)
         current = vars(owner).get(CREATE_CONFIG) if isinstance(owner, type) else None
         self._on = True
-        if owner is None or current is None or is_wrapped_by(current, CreateConfigPatch):
+        if owner is None or current is None or is_wrapped(current):
             return
-        self._owner = owner
-        setattr(owner, CREATE_CONFIG, CreateConfigPatch(current, self._create))
+        self._wrapped.append(wrap(owner, CREATE_CONFIG, self._create))
 
     def uninstall(self) -> None:
         """Restore the identical method; a wrapper on top of ours stays and ours goes quiet."""
         self._on = False
-        if self._owner is not None:
-            unwrap(self._owner, CREATE_CONFIG, CreateConfigPatch)
+        self._wrapped = restore(self._wrapped)
 
-    def _create(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        vllm_config = wrapped(*args, **kwargs)
+    def _create(
+        self, create: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        vllm_config = create(*args, **kwargs)
         if not self._on or not given_flags(vllm_config):
             return vllm_config
         from cam_hccl_plugin import startup  # here: most processes never come to this point

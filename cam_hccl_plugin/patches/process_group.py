@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import wrapt
 
 from cam_hccl_plugin.patches.upstream import (
     CREATE_GROUP,
@@ -29,16 +27,12 @@ from cam_hccl_plugin.patches.upstream import (
     moved,
     require_parameters,
 )
-from cam_hccl_plugin.patches.wrapping import is_wrapped_by, unwrap
+from cam_hccl_plugin.patches.wrapping import Wrapped, is_wrapped, wrap
 
 if TYPE_CHECKING:
     from cam_hccl_plugin.injector import Injection
 
 _active: ContextVar[Injection | None] = ContextVar("cam_hccl_injection", default=None)
-
-
-class GroupCreationPatch(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic for mypy only
-    """Our wrapper, recognisable by type."""
 
 
 @contextlib.contextmanager
@@ -51,15 +45,15 @@ def activated(injection: Injection | None) -> Iterator[None]:
         _active.reset(token)
 
 
-def _create_group(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+def _create_group(create: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     injection = _active.get()
     if injection is None:
-        return wrapped(*args, **kwargs)
+        return create(*args, **kwargs)
     with activated(None):  # a second wrapper further down must not decide again
-        return injection.create_group(wrapped, args, kwargs)
+        return injection.create_group(create, args, kwargs)
 
 
-def install(connector_class: type) -> list[tuple[ModuleType, str]]:
+def install(connector_class: type) -> list[Wrapped]:
     """Wrap the bindings that ``connector_class`` uses; returns those newly wrapped.
 
     Raises:
@@ -73,16 +67,8 @@ def install(connector_class: type) -> list[tuple[ModuleType, str]]:
     for module, name in found:  # all checks first: a refusal must leave nothing patched
         label = f"{module.__name__}.{name}"
         require_parameters(vars(module)[name], CREATE_GROUP_PARAMETERS, label)
-    fresh = [(m, name) for m, name in found if not is_wrapped_by(vars(m)[name], GroupCreationPatch)]
-    for module, name in fresh:
-        setattr(module, name, GroupCreationPatch(vars(module)[name], _create_group))
-    return fresh
-
-
-def uninstall(bindings: list[tuple[ModuleType, str]]) -> None:
-    """Restore what :func:`install` wrapped; a wrapper on top of ours stays."""
-    for module, name in bindings:
-        unwrap(module, name, GroupCreationPatch)
+    fresh = [(module, name) for module, name in found if not is_wrapped(vars(module)[name])]
+    return [wrap(module, name, _create_group) for module, name in fresh]
 
 
 def _bindings(module: ModuleType) -> list[str]:

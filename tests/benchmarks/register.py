@@ -20,7 +20,7 @@ _TESTS = Path(__file__).resolve().parent.parent
 _PROCESS_TARGET_MS = 10.0
 _GROUP_TARGET_MS = 1.0
 _MOST_PROCESSES = 5  # each imports vLLM first
-_LIGHT = {"cam_hccl_plugin", "wrapt", "pluggy"}
+_LIGHT = {"cam_hccl_plugin", "pluggy"}
 
 _EXPECTED_WRAPPERS = [
     "afd_plugin.connectors.factory.AFDConnectorFactory.create_connector",
@@ -59,7 +59,7 @@ def _environment(torch_npu: Path | None = None) -> dict[str, str]:
 
 
 def _module_counts(modules: Iterable[str]) -> tuple[str, list[str]]:
-    """Modules by package as text, and those of neither ours nor our two dependencies nor stdlib."""
+    """Modules by package as text, and those of neither ours nor pluggy nor the standard library."""
     tops = Counter(name.partition(".")[0] for name in modules)
     others = sorted(set(tops) - _LIGHT - set(sys.stdlib_module_names))
     return ", ".join(f"{name} {count}" for name, count in sorted(tops.items())), others
@@ -83,7 +83,7 @@ def _in_vllm(runs: int) -> Figures:
         counts, others = _module_counts(found[0]["modules"])
         heavy.update(others)
         modules.append((name, len(found[0]["modules"]), counts, ", ".join(others) or None))
-    targets.append(Target("modules of neither ours, wrapt nor pluggy", len(heavy), 0, ""))
+    targets.append(Target("modules that are neither ours nor pluggy", len(heavy), 0, ""))
     columns = {"what": "what", "median_ms": "median ms", "min_ms": "min ms", "cpu_ms": "CPU ms"}
     notes = [f"{runs} runs each", *_NOTES]
     cost = Table("register", "Cost in a process with the real vLLM", columns, rows, notes)

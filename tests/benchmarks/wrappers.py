@@ -14,8 +14,11 @@ _DESCRIPTORS = (classmethod, staticmethod)
 
 
 def _from_us(thing: Any) -> bool:
-    module = getattr(thing, "__module__", None)
-    return isinstance(module, str) and module.partition(".")[0] == _PACKAGE
+    """Whether a class or a function is defined by us; a wrapper may bear its original's name."""
+    names = [getattr(thing, "__module__", None)]
+    if isinstance(thing, FunctionType):
+        names.append(thing.__globals__.get("__name__"))
+    return any(isinstance(n, str) and n.partition(".")[0] == _PACKAGE for n in names)
 
 
 def _is_ours(value: Any) -> bool:

@@ -30,6 +30,11 @@ def _no_ambient_buffsize(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HCCL_BUFFSIZE", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _own_finders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+
 class Records(logging.Handler):
     """What the plugin logged; attached to its own logger, so that propagation is no matter."""
 

@@ -14,5 +14,5 @@ from cam_hccl_plugin.patches import connector_factory
 
 def test_a_missing_dependency_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cam_hccl_plugin.plugin_host", None)
-    with pytest.raises(PlanError, match="reinstall cam-hccl-plugin with its dependencies"):
+    with pytest.raises(PlanError, match="reinstall cam-hccl-plugin with its dependency pluggy"):
         connector_factory._installed_host()

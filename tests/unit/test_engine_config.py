@@ -114,6 +114,7 @@ def test_install_twice_is_once_and_uninstall_restores_the_identical_method() -> 
     patch = EngineConfigPatch(lambda: None)
     for _ in range(2):
         patch.install(module_with(owner))
+    assert type(vars(owner)["create_engine_config"]) is type(original)
     assert vars(owner)["create_engine_config"].__wrapped__ is original
     assert owner.create_engine_config.__doc__ == "Upstream's words."  # type: ignore[attr-defined]  # local class
     patch.uninstall()

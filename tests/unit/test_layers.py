@@ -20,6 +20,7 @@ LAYERS = {
     "model_config": 1,
     "model_shapes": 1,
     "log": 1,
+    "import_watch": 1,
     "environment": 1,
     "ledger": 1,
     "settings": 1,
@@ -88,7 +89,7 @@ def test_the_package_root_is_imported_for_its_version_only(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer <= 3])
 def test_the_lower_layers_know_no_upstream(name: str) -> None:
     assert not top_level(name) & UPSTREAM
-    assert not top_level(name) & {"os", "wrapt", "subprocess"}
+    assert not top_level(name) & {"os", "subprocess"}
 
 
 @every_module

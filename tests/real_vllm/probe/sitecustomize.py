@@ -8,19 +8,26 @@ process, the functions that led there, and what of the plugin is in place.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import traceback
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FunctionType, ModuleType
 from typing import Any
 
-import wrapt
+
+def _from_us(function: Any) -> bool:
+    return isinstance(function, FunctionType) and function.__globals__["__name__"].startswith(
+        "cam_hccl_plugin."
+    )
 
 
-def _report(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+def _report(arm: Any) -> Any:
     import multiprocessing
 
-    result = wrapped(*args, **kwargs)
+    result = arm()
     arg_utils = sys.modules.get("vllm.engine.arg_utils")
     create = vars(arg_utils.EngineArgs).get("create_engine_config") if arg_utils else None
     line = {
@@ -28,7 +35,7 @@ def _report(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         "process": multiprocessing.current_process().name,
         "callers": [frame.name for frame in traceback.extract_stack()],
         "file": sys.modules["cam_hccl_plugin"].__file__,
-        "patched": type(create).__module__.startswith("cam_hccl_plugin"),
+        "patched": _from_us(create),
         "hccl_buffsize": os.environ.get("HCCL_BUFFSIZE"),
     }
     with open(os.environ["CAM_HCCL_PROBE"], "a", encoding="utf-8") as out:
@@ -36,8 +43,24 @@ def _report(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
+class _Finder:
+    """Finds ``cam_hccl_plugin.bootstrap`` where it is installed, and wraps its ``arm``."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "cam_hccl_plugin.bootstrap":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def run_and_wrap(module: ModuleType) -> None:
+            run(module)
+            module.arm = functools.partial(_report, module.arm)  # type: ignore[attr-defined]  # a module
+
+        spec.loader.exec_module = run_and_wrap  # type: ignore[method-assign]  # this loader's own
+        return spec
+
+
 if "CAM_HCCL_PROBE" in os.environ:
-    wrapt.register_post_import_hook(
-        lambda module: setattr(module, "arm", wrapt.FunctionWrapper(module.arm, _report)),
-        "cam_hccl_plugin.bootstrap",
-    )
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
+"""Told when a module has been imported; nothing of the import itself changes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import zipfile
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from conftest import forget
+
+from cam_hccl_plugin.import_watch import ImportWatch
+
+SOURCE = '''"""Words."""
+VALUE = 1
+'''
+
+
+class Seen:
+    """A callback that keeps what it saw of a module when it was called."""
+
+    def __init__(self) -> None:
+        self.modules: list[ModuleType] = []
+        self.values: list[Any] = []
+
+    def __call__(self, module: ModuleType) -> None:
+        self.modules.append(module)
+        self.values.append(getattr(module, "VALUE", None))
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write modules of the package ``watched``; they are forgotten after the test."""
+    package = tmp_path / "watched"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    forget("watched")
+
+    def write(name: str, source: str = SOURCE) -> None:
+        (package / f"{name}.py").write_text(source, encoding="utf-8")
+        importlib.invalidate_caches()
+
+    return write
+
+
+def watch(seen: Callable[[ModuleType], None], name: str = "watched.one") -> ImportWatch:
+    made = ImportWatch({name: seen})
+    made.arm()
+    return made
+
+
+def test_a_module_is_announced_once_its_code_ran(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    watch(seen)
+    assert seen.modules == []
+    module = importlib.import_module("watched.one")
+    assert seen.modules == [module]
+    assert seen.values == [1]
+    importlib.import_module("watched.one")
+    assert len(seen.modules) == 1
+
+
+def test_what_was_imported_before_is_announced_at_once(write: Any) -> None:
+    write("one")
+    module = importlib.import_module("watched.one")
+    seen = Seen()
+    watch(seen)
+    assert seen.modules == [module]
+
+
+def test_other_modules_are_left_alone(write: Any) -> None:
+    write("one")
+    write("two")
+    seen = Seen()
+    made = watch(seen)
+    assert made.find_spec("watched.two", None) is None
+    importlib.import_module("watched.two")
+    assert seen.modules == []
+
+
+def test_the_module_looks_as_without_us(write: Any) -> None:
+    write("one", SOURCE + "LOADERS = __loader__, __spec__.loader\n")
+    watch(Seen())
+    module: Any = importlib.import_module("watched.one")
+    assert [type(loader) for loader in module.LOADERS] == [SourceFileLoader] * 2
+    assert type(module.__spec__.loader) is SourceFileLoader
+    assert module.__loader__ is module.__spec__.loader
+    assert inspect.getsource(module).startswith('"""Words."""')
+    assert module.__spec__.cached == module.__cached__
+
+
+def test_a_spec_that_is_only_looked_at_answers_as_the_true_one(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    watch(seen)
+    spec = importlib.util.find_spec("watched.one")
+    assert spec is not None
+    loader: Any = spec.loader
+    assert loader.get_source("watched.one") == SOURCE
+    assert loader.is_package("watched.one") is False
+    with pytest.raises(AttributeError):
+        loader.nothing_of_the_kind  # noqa: B018 - the access is the test
+    assert seen.modules == []
+
+
+def test_a_reload_is_announced_again(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    watch(seen)
+    module = importlib.import_module("watched.one")
+    write("one", SOURCE.replace("1", "22"))
+    assert importlib.reload(module) is module
+    assert seen.modules == [module, module]
+    assert seen.values == [1, 22]
+    assert type(module.__loader__) is SourceFileLoader
+
+
+def test_an_import_that_fails_is_not_announced_and_one_that_works_later_is(write: Any) -> None:
+    write("one", "raise ImportError('not today')")
+    seen = Seen()
+    watch(seen)
+    with pytest.raises(ImportError, match="not today"):
+        importlib.import_module("watched.one")
+    assert seen.modules == []
+    write("one")
+    importlib.import_module("watched.one")
+    assert seen.values == [1]
+
+
+def test_a_module_that_does_not_exist_is_as_missing_as_without_us(write: Any) -> None:
+    watch(Seen(), "watched.nowhere")
+    with pytest.raises(ModuleNotFoundError, match=r"watched\.nowhere"):
+        importlib.import_module("watched.nowhere")
+    assert importlib.util.find_spec("watched.nowhere") is None
+
+
+def test_a_module_that_is_marked_as_missing_stays_missing(write: Any) -> None:
+    write("one")
+    sys.modules["watched.one"] = None  # type: ignore[assignment]  # what marks a module as missing
+    seen = Seen()
+    watch(seen)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("watched.one")
+    assert seen.modules == []
+
+
+def test_two_watches_of_one_module_are_both_told(write: Any) -> None:
+    write("one")
+    first, second = Seen(), Seen()
+    watch(first)
+    watch(second)
+    module = importlib.import_module("watched.one")
+    assert first.modules == second.modules == [module]
+    assert type(module.__loader__) is SourceFileLoader
+
+
+def test_a_finder_in_front_that_asks_all_finders_is_no_circle(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    watch(seen)
+    asked: list[str] = []
+
+    class Asking:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            if asked:
+                return None
+            asked.append(name)
+            return importlib.util.find_spec(name)
+
+    finder: Any = Asking()
+    importlib.import_module("watched")
+    sys.meta_path.insert(0, finder)
+    importlib.import_module("watched.one")
+    assert asked == ["watched.one"]
+    assert seen.values == [1]
+
+
+def test_a_finder_without_find_spec_is_passed_over(write: Any) -> None:
+    write("one")
+    path = importlib.import_module("watched").__path__
+    made = watch(Seen())
+    old: Any = object()
+    sys.meta_path.insert(sys.meta_path.index(made) + 1, old)  # type: ignore[arg-type]  # as a finder
+    assert made.find_spec("watched.one", path) is not None
+
+
+def test_a_module_from_a_zip_file_is_announced(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
+        archive.writestr("zipped_one.py", SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path / "zipped.zip"))
+    seen = Seen()
+    watch(seen, "zipped_one")
+    importlib.import_module("zipped_one")
+    assert seen.values == [1]
+
+
+def test_a_loader_with_a_module_of_its_own_gets_to_make_it(write: Any) -> None:
+    class Own(ModuleType):
+        pass
+
+    class Loader:
+        def create_module(self, spec: Any) -> ModuleType:
+            return Own(spec.name)
+
+        def exec_module(self, module: Any) -> None:
+            module.VALUE = 3
+
+    class Finder:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            found = name == "made_up"
+            return importlib.util.spec_from_loader(name, Loader()) if found else None  # type: ignore[arg-type]  # duck-typed
+
+    finder: Any = Finder()
+    sys.meta_path.insert(0, finder)
+    seen = Seen()
+    watch(seen, "made_up")
+    module = importlib.import_module("made_up")
+    assert type(module) is Own
+    assert seen.values == [3]
+
+
+def test_arming_again_is_arming_once_and_disarming_leaves_nothing(write: Any) -> None:
+    write("one")
+    before = list(sys.meta_path)
+    seen = Seen()
+    made = watch(seen)
+    made.arm()
+    assert [f for f in sys.meta_path if f is made] == [made]
+    made.disarm()
+    made.disarm()
+    assert sys.meta_path == before
+    importlib.import_module("watched.one")
+    assert seen.modules == []
+
+
+def test_a_watch_that_was_taken_out_by_hand_finds_nothing() -> None:
+    assert ImportWatch({"json": print}).find_spec("json") is None
