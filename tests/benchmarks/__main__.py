@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -31,6 +32,15 @@ def _machine() -> str:
     return f"{name}, {os.cpu_count()} cores, load {load:.1f} at the start, {python}"
 
 
+def _package() -> str:
+    """Where the measured package lies: a wheel's has compiled files, a checkout may have none."""
+    spec = importlib.util.find_spec("cam_hccl_plugin")
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"{sys.executable} has no cam-hccl-plugin; pip install it there")
+    compiled = "compiled" if Path(spec.cached or "").is_file() else "NOT compiled: slower imports"
+    return f"cam_hccl_plugin in {Path(spec.origin).parent}, {compiled}"
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests/benchmarks/run", description=__doc__)
     parser.add_argument(
@@ -52,7 +62,7 @@ def main() -> int:
     """Run the sections one after the other."""
     arguments = _arguments()
     date, machine = datetime.date.today().isoformat(), _machine()
-    print(f"{date}, {machine}", flush=True)
+    print(f"{date}, {machine}\n{_package()}", flush=True)
     total = Figures()
     for name in arguments.only:
         start = time.monotonic()
