@@ -15,7 +15,11 @@ from cam_hccl_plugin.role_match import take_fingerprint
 from cam_hccl_plugin.sizing import ceil_div
 
 PLUGINS_VARIABLE = "VLLM_PLUGINS"
-_NEEDED_PLUGINS = {FLAG_KEY: "the flag has no effect", "afd": "there is no AFD at all"}
+_NEEDED_PLUGINS = {
+    FLAG_KEY: "the flag has no effect",
+    "afd": "there is no AFD at all",
+    "ascend": "there is no NPU platform",
+}
 
 
 def one_per_role(launches: Sequence[Launch]) -> dict[Role, Launch]:

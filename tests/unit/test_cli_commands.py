@@ -410,10 +410,11 @@ class TestEnvironment:
         ("front", "caller", "missing"),
         [
             ("VLLM_PLUGINS=ascend,afd", None, "cam_hccl"),
-            ("VLLM_PLUGINS=cam_hccl", None, "afd"),
-            ("VLLM_PLUGINS='afd, cam_hccl'", None, "cam_hccl"),
+            ("VLLM_PLUGINS=ascend,cam_hccl", None, "afd"),
+            ("VLLM_PLUGINS=afd,cam_hccl", None, "ascend"),
+            ("VLLM_PLUGINS='ascend,afd, cam_hccl'", None, "cam_hccl"),
             ("", "ascend,afd", "cam_hccl"),
-            ("VLLM_PLUGINS=afd,cam_hccl", "ascend", ""),
+            ("VLLM_PLUGINS=cam_hccl,ascend,afd", "ascend", ""),
             ("env -u VLLM_PLUGINS", "ascend", ""),
             ("", None, ""),
         ],
@@ -487,7 +488,7 @@ class TestEnvironment:
         assert self.buffsize(plan, "export HCCL_BUFFSIZE=7", serve(front=front)) == value
 
     def test_an_export_line_counts(self, plan: Plan) -> None:
-        (warning,) = plan.json("export VLLM_PLUGINS=afd", serve())["warnings"]
+        (warning,) = plan.json("export VLLM_PLUGINS=ascend,afd", serve())["warnings"]
         assert "leaves out cam_hccl" in warning
 
     def test_the_rank_product(self, plan: Plan) -> None:
