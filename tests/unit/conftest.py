@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from fakes import GIB, Groups, fake_torch, fake_torch_npu
 from hypothesis import settings
+from start_case import Lines, logged
+from torch_double import TorchDouble
 
 from cam_hccl_plugin.bootstrap import Installation
 from cam_hccl_plugin.plugin_host import PluginHost, build_host
@@ -26,8 +28,9 @@ settings.load_profile("unit")
 
 
 @pytest.fixture(autouse=True)
-def _no_ambient_buffsize(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HCCL_BUFFSIZE", raising=False)
+def _no_ambient_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE", "VLLM_PLUGINS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +82,19 @@ def records() -> Iterator[Records]:
     yield handler
     logger.removeHandler(handler)
     logger.setLevel(level)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> TorchDouble:
+    """A double of torch and torch-npu that keeps stores, groups and operators."""
+    return TorchDouble(monkeypatch)
+
+
+@pytest.fixture
+def log() -> Iterator[Lines]:
+    """The plugin's lines by level."""
+    with logged() as lines:
+        yield lines
 
 
 @pytest.fixture

@@ -19,12 +19,6 @@ EXTRA = {"dynamicQuant": 1, "attn_ranks_per_dp": 8}
 PLUGINS = "VLLM_PLUGINS"
 
 
-@pytest.fixture(autouse=True)
-def _no_ambient_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (PLUGINS, "LCCL_BUFFER_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def afd(role: str, **changed: Any) -> dict[str, Any]:
     """An ``afd`` object; a value of ``None`` leaves the key out."""
     section = {

@@ -29,12 +29,6 @@ _PLAN = {"attention": 1972, "ffn": 3380}
 _BUILDS = ("umdk_cam_op_lib", "afd_ascend")
 
 
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def _text(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 0
     return capsys.readouterr().out

@@ -5,33 +5,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from start_case import CAMP2P, Lines, Start, logged
-from torch_double import Options, Store, TorchDouble
+from start_case import CAMP2P, Lines, Start
+from torch_double import Options, Store
 
 from cam_hccl_plugin import torch_process
 from cam_hccl_plugin.errors import InjectionError, SeamError
 from cam_hccl_plugin.model import Role
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> TorchDouble:
-    return TorchDouble(monkeypatch)
-
-
-@pytest.fixture
-def log() -> Iterator[Lines]:
-    with logged() as lines:
-        yield lines
 
 
 class TestRoles:

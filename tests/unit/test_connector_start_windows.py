@@ -4,32 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from start_case import CAMP2P, SIZE, Lines, Start, logged
+from start_case import CAMP2P, SIZE, Lines, Start
 from torch_double import TorchDouble
 
 from cam_hccl_plugin.errors import InjectionError, PlanError
 from cam_hccl_plugin.model import Role
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HCCL_BUFFSIZE", "LCCL_BUFFER_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> TorchDouble:
-    return TorchDouble(monkeypatch)
-
-
-@pytest.fixture
-def log() -> Iterator[Lines]:
-    with logged() as lines:
-        yield lines
 
 
 class TestWindows:

@@ -4,23 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from start_case import Lines, logged
+from start_case import Lines
 
 from cam_hccl_plugin.errors import InjectionError, PlanError
 from cam_hccl_plugin.memory_guard import MemoryGuard
 from cam_hccl_plugin.model import MiB
 from cam_hccl_plugin.settings import Settings
-
-
-@pytest.fixture
-def log() -> Iterator[Lines]:
-    with logged() as lines:
-        yield lines
 
 
 def _unreadable() -> int:

@@ -15,11 +15,6 @@ from cam_hccl_plugin.errors import InjectionError
 from cam_hccl_plugin.operator_window import BINARY_BUILD, BUILDS, SOURCE_BUILD
 
 
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> TorchDouble:
-    return TorchDouble(monkeypatch)
-
-
 def test_the_first_rank_puts_and_the_second_reads(torch: TorchDouble) -> None:
     store = Store()
     ours, theirs = torch.make("afd", store=store), torch.make("afd", store=store)
