@@ -36,17 +36,26 @@ class Installation:
     def seam_problem(self) -> SeamError | None:
         """What is wrong with upstream's factory; imports it. Asked only with the flag set."""
         try:
-            importlib.import_module(FACTORY_MODULE)
+            factory = importlib.import_module(FACTORY_MODULE)
         except ImportError as error:
             return SeamError(f"cam_hccl hooks {FACTORY_MODULE}, which cannot be imported: {error}")
+        patch = self._patches.get(FACTORY_MODULE)
+        if self._seam_problem is None and (patch is None or not patch.covers(factory)):
+            return SeamError(
+                f"cam_hccl hooks {FACTORY_MODULE} when it is imported, but did not notice that "
+                "import, so the HCCL groups would not be sized and the start is stopped; another "
+                "import hook in this process answers before ours (or see the error logged above): "
+                'remove it, or switch the plugin off with {"cam_hccl": {"enabled": false}}'
+            )
         return self._seam_problem
 
     def _on_factory(self, module: Any) -> None:
-        """Patch the factory. Never raises: the flag may be absent, and then nothing changes."""
+        """Patch the factory. A moved seam raises later: without the flag nothing changes."""
         from cam_hccl_plugin.patches.connector_factory import FactoryPatch
 
         try:
             self._patch(FACTORY_MODULE, FactoryPatch).install(module)
+            self._seam_problem = None
         except SeamError as error:
             self._seam_problem = error  # raised by the launch check where the flag is set
             LOGGER.debug("cam_hccl: %s", error)

@@ -8,10 +8,14 @@ cost in every vLLM process (see the figures in the README).
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from cam_hccl_plugin.log import LOGGER
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -22,77 +26,97 @@ Callback = Callable[[ModuleType], None]
 class ImportWatch:
     """A finder at the head of ``sys.meta_path`` that finds nothing itself.
 
-    Each named module is announced right after its code ran, before the import statement
-    ends, and again after a reload. An import that fails is not announced. Callbacks must not
-    raise: the exception would end the import.
+    While armed, each named module is announced to its callback right after its code ran,
+    before the import statement ends, and again after a reload. An import that fails is not
+    announced.
     """
 
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = dict(callbacks)
+        self._armed = False
+        self._searches: set[tuple[int, str]] = set()
 
     def arm(self) -> None:
         """Watch from now on, and announce what was imported before; may be called again."""
+        self._armed = True
         if not any(finder is self for finder in sys.meta_path):
             sys.meta_path.insert(0, self)
-        for name, callback in self._callbacks.items():
+        for name in self._callbacks:
             module = sys.modules.get(name)
             if module is not None:
-                callback(module)
+                self.announce(name, module)
 
     def disarm(self) -> None:
-        """Leave ``sys.meta_path`` as if we had never been there."""
+        """Leave ``sys.meta_path``, and stay silent about imports that are under way."""
+        self._armed = False
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+
+    def announce(self, name: str, module: ModuleType) -> None:
+        """Call the callback of ``name``; nothing that it raises may end upstream's import."""
+        if not self._armed:
+            return
+        try:
+            self._callbacks[name](module)
+        except Exception:
+            LOGGER.exception(
+                "cam_hccl: %s could not be hooked, so nothing is sized in this process; reinstall "
+                "cam-hccl-plugin",
+                name,
+            )
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Let the finders behind us find a watched module, and put ourselves around its loader.
-
-        Only those behind us are asked: two watches then end in each other, not in a circle.
-        """
-        callback = self._callbacks.get(name)
-        if callback is None:
+        """Let the other finders find a watched module, and put ourselves around its loader."""
+        search = threading.get_ident(), name
+        # A finder that asks all finders in its turn comes by here again: the first search counts.
+        if name not in self._callbacks or not self._armed or search in self._searches:
             return None
-        spec = _find_behind(self, name, path, target)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            announcing: Any = _AnnouncingLoader(spec.loader, callback)
+        self._searches.add(search)
+        try:
+            spec = self._find_behind(name, path, target)
+        finally:
+            self._searches.discard(search)
+        loader: Any = None if spec is None else spec.loader
+        if spec is None or not hasattr(loader, "exec_module"):
+            return spec
+        if not (isinstance(loader, _AnnouncingLoader) and loader.watch is self):
+            announcing: Any = _AnnouncingLoader(loader, self)
             spec.loader = announcing
         return spec
 
-
-def _find_behind(
-    watch: ImportWatch, name: str, path: Sequence[str] | None, target: ModuleType | None
-) -> ModuleSpec | None:
-    finders: list[Any] = list(sys.meta_path)
-    places = [place for place, finder in enumerate(finders) if finder is watch]
-    for finder in finders[places[0] + 1 :] if places else ():
-        find_spec = getattr(finder, "find_spec", None)
-        spec: ModuleSpec | None = find_spec(name, path, target) if find_spec else None
-        if spec is not None:
-            return spec
-    return None
+    def _find_behind(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        finders: list[Any] = list(sys.meta_path)
+        ours = [place for place, finder in enumerate(finders) if finder is self]
+        for finder in finders[ours[-1] + 1 if ours else 0 :]:
+            find_spec = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find_spec(name, path, target) if find_spec else None
+            if spec is not None:
+                return spec
+        return None
 
 
 class _AnnouncingLoader:
     """Stands in for a module's loader until the module's code runs, then gives way to it."""
 
-    def __init__(self, loader: Any, callback: Callback) -> None:
-        self._loader = loader
-        self._callback = callback
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """What the loader makes of it; None is the default module."""
-        create = getattr(self._loader, "create_module", None)
-        made: ModuleType | None = create(spec) if create else None
-        return made
+    def __init__(self, loader: Any, watch: ImportWatch) -> None:
+        self.loader = loader
+        self.watch = watch
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module's code with the true loader in place, then announce the module."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._callback(module)
+        spec = module.__spec__
+        name = module.__name__ if spec is None else spec.name
+        if spec is not None:
+            spec.loader = self.loader
+        with contextlib.suppress(AttributeError):  # the import system forgives such modules, too
+            module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.watch.announce(name, module)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+        if name == "loader":  # a copy under construction
+            raise AttributeError(name)
+        return getattr(self.loader, name)

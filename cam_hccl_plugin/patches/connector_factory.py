@@ -23,6 +23,7 @@ from cam_hccl_plugin.patches import process_group
 from cam_hccl_plugin.patches.upstream import (
     CREATE_CONNECTOR,
     FACTORY_CLASS,
+    FACTORY_MODULE,
     INIT_CONNECTOR,
     moved,
     upstream_label,
@@ -74,11 +75,16 @@ class FactoryPatch:
         factory = getattr(factory_module, FACTORY_CLASS, None)
         current = vars(factory).get(CREATE_CONNECTOR) if isinstance(factory, type) else None
         if factory is None or current is None:
-            wanted = f"{FACTORY_CLASS}.{CREATE_CONNECTOR} in {factory_module.__name__}"
+            wanted = f"{FACTORY_CLASS}.{CREATE_CONNECTOR} in {FACTORY_MODULE}"
             raise moved(wanted, "none")
         self._on = True
-        if not is_wrapped(current):
+        if not is_wrapped(current, self._create):
             self._wrapped.append(wrap(factory, CREATE_CONNECTOR, self._create))
+
+    def covers(self, factory_module: Any) -> bool:
+        """Whether the module's factory has been patched, whatever stands on top of it now."""
+        factory = getattr(factory_module, FACTORY_CLASS, None)
+        return any(wrapped.owner is factory for wrapped in self._wrapped)
 
     def uninstall(self) -> None:
         """Restore the identical objects; a wrapper on top of ours stays and ours goes quiet."""

@@ -15,6 +15,7 @@ Delete when: vLLM offers plugins a look at the finished configuration.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from cam_hccl_plugin.errors import SeamError
@@ -24,6 +25,8 @@ from cam_hccl_plugin.patches.wrapping import Wrapped, is_wrapped, restore, wrap
 
 ENGINE_ARGS_CLASS = "EngineArgs"
 CREATE_CONFIG = "create_engine_config"
+
+_looking: ContextVar[bool] = ContextVar("cam_hccl_looking", default=False)
 
 
 class EngineConfigPatch:
@@ -42,7 +45,7 @@ class EngineConfigPatch:
         owner = getattr(module, ENGINE_ARGS_CLASS, None)
         current = vars(owner).get(CREATE_CONFIG) if isinstance(owner, type) else None
         self._on = True
-        if owner is None or current is None or is_wrapped(current):
+        if owner is None or current is None or is_wrapped(current, self._create):
             return
         self._wrapped.append(wrap(owner, CREATE_CONFIG, self._create))
 
@@ -54,8 +57,14 @@ class EngineConfigPatch:
     def _create(
         self, create: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        vllm_config = create(*args, **kwargs)
-        if not self._on or not given_flags(vllm_config):
+        if not self._on or _looking.get():  # a second wrapper of ours below a foreign one
+            return create(*args, **kwargs)
+        token = _looking.set(True)
+        try:
+            vllm_config = create(*args, **kwargs)
+        finally:
+            _looking.reset(token)
+        if not given_flags(vllm_config):
             return vllm_config
         from cam_hccl_plugin import startup  # here: most processes never come to this point
 

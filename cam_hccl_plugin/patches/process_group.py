@@ -67,8 +67,11 @@ def install(connector_class: type) -> list[Wrapped]:
     for module, name in found:  # all checks first: a refusal must leave nothing patched
         label = f"{module.__name__}.{name}"
         require_parameters(vars(module)[name], CREATE_GROUP_PARAMETERS, label)
-    fresh = [(module, name) for module, name in found if not is_wrapped(vars(module)[name])]
-    return [wrap(module, name, _create_group) for module, name in fresh]
+    return [
+        wrap(module, name, _create_group)
+        for module, name in found
+        if not is_wrapped(vars(module)[name], _create_group)
+    ]
 
 
 def _bindings(module: ModuleType) -> list[str]:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Called in the place of a callable, with the callable (bound, if a method) and its arguments."""
 
 _MARK = "__cam_hccl_patch__"
+_DEEPEST = 100
+"""Wrappers on top of each other that are looked through; some doubles show one without end."""
 
 
 class Wrapped(NamedTuple):
@@ -33,29 +36,35 @@ class Wrapped(NamedTuple):
 def wrap(owner: Any, name: str, around: Around) -> Wrapped:
     """Put ``around`` in the place of an attribute of a class or a module.
 
-    The wrapper is a real function of the same kind (class method, static method, method,
-    function) with the original's name and signature. The original, which may be another
+    The wrapper of a class method, static method, method or function is a real one of that
+    kind, with the original's name and signature. Any other original, which may be another
     plugin's wrapper, is reached through its own binding.
     """
     original = vars(owner)[name]
+    kind = type(original)  # not isinstance: proxies and doubles claim to be what they are not
     if not isinstance(owner, type):
         wrapper: Any = _function(original, around)
-    elif isinstance(original, classmethod):
+    elif issubclass(kind, classmethod):
         wrapper = _class_method(original, around)
-    elif hasattr(original, "__get__") and not isinstance(original, staticmethod):
+    elif kind is FunctionType:
         wrapper = _method(original, around)
-    else:
+    elif issubclass(kind, staticmethod) or not hasattr(kind, "__get__"):
         wrapper = staticmethod(_function(getattr(owner, name), around))
+    else:
+        wrapper = _Descriptor(original, around)
     setattr(owner, name, wrapper)
     return Wrapped(owner, name, original, wrapper)
 
 
-def is_wrapped(current: Any) -> bool:
-    """Whether ``current`` is a wrapper of ours, or wraps one at any depth that it shows."""
-    while current is not None:
-        if getattr(current, _MARK, None) is True:
+def is_wrapped(current: Any, around: Around) -> bool:
+    """Whether ``current`` is a wrapper with ``around``, or shows one that it wraps."""
+    for _ in range(_DEEPEST):
+        mark = getattr(current, _MARK, None)
+        if type(mark) is type(around) and mark == around:
             return True
         current = getattr(current, "__wrapped__", None)
+        if current is None:
+            break
     return False
 
 
@@ -65,27 +74,48 @@ def restore(wrapped: Iterable[Wrapped]) -> list[Wrapped]:
 
 
 def _function(original: Any, around: Around) -> Any:
-    @functools.wraps(original)
     def patched(*args: Any, **kwargs: Any) -> Any:
         return around(original, args, kwargs)
 
-    setattr(patched, _MARK, True)
-    return patched
+    return _dressed(patched, original, around)
 
 
 def _method(original: Any, around: Around) -> Any:
-    @functools.wraps(original)
     def patched(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return around(original.__get__(self, type(self)), args, kwargs)
 
-    setattr(patched, _MARK, True)
-    return patched
+    return _dressed(patched, original, around)
 
 
 def _class_method(original: Any, around: Around) -> Any:
-    @functools.wraps(original.__func__)
     def patched(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
         return around(original.__get__(None, cls), args, kwargs)
 
-    setattr(patched, _MARK, True)
-    return classmethod(patched)
+    return classmethod(_dressed(patched, original.__func__, around))
+
+
+class _Descriptor:
+    """Around a descriptor of a kind that we do not know: it binds, we wrap what comes of it."""
+
+    def __init__(self, original: Any, around: Around) -> None:
+        _dressed(self, original, around)
+        self._original = original
+        self._around = around
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return _function(self._original.__get__(instance, owner), self._around)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_original":  # a copy under construction
+            raise AttributeError(name)
+        return getattr(self._original, name)
+
+
+def _dressed(wrapper: Any, original: Any, around: Around) -> Any:
+    """``wrapper`` with the name, the words and the attributes of ``original``, and our mark."""
+    try:
+        functools.update_wrapper(wrapper, original)
+    except TypeError:  # a double whose name is no text
+        wrapper.__wrapped__ = original
+    setattr(wrapper, _MARK, around)
+    return wrapper

@@ -8,7 +8,9 @@ import functools
 import sys
 import types
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any
+from unittest import mock
 
 import pytest
 from conftest import SEAM_DOUBLE, Records, Stack, forget
@@ -236,6 +238,95 @@ def test_a_factory_that_cannot_be_imported_is_a_problem(monkeypatch: pytest.Monk
     problem = Installation().seam_problem()
     assert isinstance(problem, SeamError)
     assert FACTORY in str(problem)
+
+
+def test_a_factory_that_could_not_be_patched_is_a_problem_and_ends_no_import(
+    make_stack: Callable[[str], Stack], monkeypatch: pytest.MonkeyPatch, records: Records
+) -> None:
+    stack = make_stack("a")
+    monkeypatch.setitem(sys.modules, "cam_hccl_plugin.patches.connector_factory", None)
+    stack.installation.arm()
+    assert isinstance(binding(stack), classmethod)
+    assert "could not be hooked" in records.errors[0]
+    problem = stack.installation.seam_problem()
+    assert isinstance(problem, SeamError)
+    assert "did not notice that import" in str(problem)
+
+
+def test_a_factory_that_another_finder_imported_past_us_is_a_problem(
+    make_stack: Callable[[str], Stack], records: Records
+) -> None:
+    stack = make_stack("a")
+    stack.installation.arm()
+
+    class InFront:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            return PathFinder.find_spec(name, path, target) if name == FACTORY else None
+
+    finder: Any = InFront()
+    sys.meta_path.insert(0, finder)
+    problem = stack.installation.seam_problem()
+    assert isinstance(problem, SeamError)
+    assert "answers before ours" in str(problem)
+    stack.installation.arm()  # registering again notices it
+    assert stack.installation.seam_problem() is None
+
+
+def test_a_problem_of_a_half_imported_factory_ends_when_it_is_whole(
+    make_stack: Callable[[str], Stack], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = make_stack("a")
+    whole = stack.load_afd()
+    monkeypatch.setitem(sys.modules, FACTORY, types.ModuleType(FACTORY))
+    stack.installation.arm()
+    assert isinstance(stack.installation.seam_problem(), SeamError)
+    monkeypatch.setitem(sys.modules, FACTORY, whole)
+    stack.installation.arm()
+    assert stack.installation.seam_problem() is None
+
+
+def test_a_factory_that_was_put_in_the_patched_ones_place_is_a_problem(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = stack.load_afd()
+    monkeypatch.setattr(module, "AFDConnectorFactory", type("AFDConnectorFactory", (), {}))
+    assert isinstance(stack.installation.seam_problem(), SeamError)
+
+
+def test_a_foreign_wrapper_that_hides_ours_is_no_problem(stack: Stack) -> None:
+    ours = binding(stack)
+    stack.factory.create_connector = classmethod(lambda cls, *args: ours.__get__(None, cls)(*args))
+    assert stack.installation.seam_problem() is None
+
+
+@pytest.mark.parametrize("stub", [types.SimpleNamespace(), mock.MagicMock()], ids=["plain", "mock"])
+def test_a_stub_in_the_factorys_place_is_nothing_without_the_flag(
+    monkeypatch: pytest.MonkeyPatch, records: Records, stub: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, FACTORY, stub)
+    Installation().arm()
+    assert records.above_debug == []
+
+
+class TestTwoInstallations:
+    def test_together_they_size_once_and_each_leaves_alone(
+        self, make_stack: Callable[[str], Stack], records: Records
+    ) -> None:
+        stack = make_stack("a")
+        original = binding(stack)
+        other = Installation()
+        for installation in (stack.installation, other):
+            installation.arm()
+        stack.start(async_config()).close()
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+        assert len([i for i in records.infos if "groups=" in i]) == 1
+        stack.installation.disarm()
+        stack.groups.calls.clear()
+        stack.start(async_config()).close()
+        assert stack.groups.sizes == {"afd_async_cam": 139}
+        other.disarm()
+        stack.installation.disarm()
+        assert binding(stack) is original
 
 
 def test_a_good_factory_is_no_problem(stack: Stack) -> None:

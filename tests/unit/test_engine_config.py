@@ -168,3 +168,20 @@ def test_an_installation_hooks_it_when_vllm_is_imported(
     stack.installation.arm()
     owner().create_engine_config()
     assert any("on for connector=CAMAsyncAFDConnector" in i for i in records.infos)
+
+
+def test_armed_twice_around_a_foreign_wrapper_that_hides_ours_speaks_once(
+    monkeypatch: pytest.MonkeyPatch, records: Records
+) -> None:
+    monkeypatch.setitem(sys.modules, "afd_plugin", types.ModuleType("afd_plugin"))
+    config = async_config()
+    owner: Any = engine_args(config)
+    patch = EngineConfigPatch(lambda: None)
+    patch.install(module_with(owner))
+    ours = owner.create_engine_config
+    owner.create_engine_config = lambda self, *args, **kwargs: ours(self, *args, **kwargs)
+    patch.install(module_with(owner))
+    for _ in range(2):
+        assert owner().create_engine_config() is config
+    assert len(records.infos) == 2
+    assert len(records.above_debug) == 2

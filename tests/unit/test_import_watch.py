@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import copy
 import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 import zipfile
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
@@ -16,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import forget
+from conftest import Records, forget
 
 from cam_hccl_plugin.import_watch import ImportWatch
 
@@ -187,6 +190,24 @@ def test_a_finder_in_front_that_asks_all_finders_is_no_circle(write: Any) -> Non
     assert seen.values == [1]
 
 
+def test_finders_in_front_are_not_asked_again(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    watch(seen)
+    asked: list[str] = []
+
+    class Front:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            asked.append(name)
+
+    finder: Any = Front()
+    importlib.import_module("watched")
+    sys.meta_path.insert(0, finder)
+    importlib.import_module("watched.one")
+    assert asked == ["watched.one"]
+    assert seen.values == [1]
+
+
 def test_a_finder_without_find_spec_is_passed_over(write: Any) -> None:
     write("one")
     path = importlib.import_module("watched").__path__
@@ -247,5 +268,170 @@ def test_arming_again_is_arming_once_and_disarming_leaves_nothing(write: Any) ->
     assert seen.modules == []
 
 
-def test_a_watch_that_was_taken_out_by_hand_finds_nothing() -> None:
-    assert ImportWatch({"json": print}).find_spec("json") is None
+def test_a_watch_that_was_never_armed_finds_and_announces_nothing() -> None:
+    seen = Seen()
+    made = ImportWatch({"json": seen})
+    assert made.find_spec("json") is None
+    made.announce("json", sys)
+    assert seen.modules == []
+
+
+def test_a_watch_behind_anothers_proxy_still_watches(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    made = watch(seen)
+
+    class Proxy:
+        def find_spec(self, *args: Any) -> Any:
+            return made.find_spec(*args)
+
+    proxy: Any = Proxy()
+    sys.meta_path[sys.meta_path.index(made)] = proxy  # type: ignore[arg-type]  # as a finder
+    importlib.import_module("watched.one")
+    assert seen.values == [1]
+
+
+def test_a_watch_that_stands_twice_on_the_path_announces_once(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    made: Any = watch(seen)
+    sys.meta_path.insert(0, made)
+    importlib.import_module("watched.one")
+    assert seen.values == [1]
+    made.disarm()
+    assert made not in sys.meta_path
+
+
+def test_a_finder_behind_that_asks_all_finders_gets_one_announcement(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    made = watch(seen)
+    asking: list[str] = []
+
+    class Asking:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            if name in asking:
+                return None
+            asking.append(name)
+            try:
+                return importlib.util.find_spec(name)
+            finally:
+                asking.remove(name)
+
+    finder: Any = Asking()
+    sys.meta_path.insert(sys.meta_path.index(made) + 1, finder)  # type: ignore[arg-type]  # a finder
+    importlib.import_module("watched.one")
+    assert seen.values == [1]
+
+
+def test_a_finder_that_keeps_its_specs_gets_one_announcement(write: Any) -> None:
+    write("one")
+    kept = importlib.util.find_spec("watched.one")
+
+    class Keeping:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            return kept if name == "watched.one" else None
+
+    finder: Any = Keeping()
+    sys.meta_path.insert(0, finder)
+    seen = Seen()
+    watch(seen)
+    for _ in range(3):
+        assert importlib.util.find_spec("watched.one") is kept
+    importlib.import_module("watched.one")
+    assert seen.values == [1]
+    assert kept is not None
+    assert type(kept.loader) is SourceFileLoader
+
+
+@pytest.mark.parametrize("moment", ["before its code runs", "while its code runs"])
+def test_disarming_counts_for_an_import_that_is_under_way(write: Any, moment: str) -> None:
+    write("one", SOURCE + "import watched; watched.disarm()\n")
+    seen = Seen()
+    made = watch(seen)
+    package: Any = importlib.import_module("watched")
+    package.disarm = made.disarm if moment == "while its code runs" else lambda: None
+    spec = importlib.util.find_spec("watched.one")
+    assert spec is not None
+    assert spec.loader is not None
+    if moment == "before its code runs":
+        made.disarm()
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.VALUE == 1
+    assert seen.modules == []
+
+
+def test_a_callback_that_fails_ends_no_import_and_keeps_nobody_else_from_hearing(
+    write: Any, records: Records
+) -> None:
+    write("one")
+    write("two")
+    seen = Seen()
+
+    def fail(module: ModuleType) -> None:
+        raise ZeroDivisionError("ours")
+
+    made = ImportWatch({"watched.one": fail, "watched.two": seen})
+    made.arm()
+    importlib.import_module("watched.one")
+    importlib.import_module("watched.two")
+    assert seen.values == [1]
+    made.arm()
+    assert seen.values == [1, 1]
+    assert len(records.errors) == 2
+    assert "watched.one could not be hooked" in records.errors[0]
+
+
+def test_the_spec_of_a_watched_module_can_be_copied(write: Any) -> None:
+    write("one")
+    watch(Seen())
+    spec = importlib.util.find_spec("watched.one")
+    for copied in (copy.copy(spec), copy.deepcopy(spec.loader.loader)):  # type: ignore[union-attr]  # ours
+        assert copied is not None
+    assert copy.copy(spec.loader).get_source("watched.one") == SOURCE  # type: ignore[union-attr]  # ours
+
+
+def test_a_module_that_refuses_a_loader_is_imported_as_without_us(write: Any) -> None:
+    class Closed(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "__loader__":
+                raise AttributeError(name)
+            super().__setattr__(name, value)
+
+    class Loader:
+        def create_module(self, spec: Any) -> ModuleType:
+            return Closed(spec.name)
+
+        def exec_module(self, module: Any) -> None:
+            module.VALUE = 4
+
+    class Finder:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            found = name == "made_up"
+            return importlib.util.spec_from_loader(name, Loader()) if found else None  # type: ignore[arg-type]  # duck-typed
+
+    finder: Any = Finder()
+    sys.meta_path.insert(0, finder)
+    seen = Seen()
+    watch(seen, "made_up")
+    importlib.import_module("made_up")
+    assert seen.values == [4]
+
+
+def test_threads_that_arm_and_import_at_once(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    made = ImportWatch({"watched.one": seen})
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        made.arm()
+        importlib.import_module("watched.one")
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work) for _ in range(8)]:
+            done.result(timeout=30)
+    assert seen.values[0] == 1
+    assert sys.modules["watched.one"] in seen.modules

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -140,18 +142,52 @@ def test_a_wrapper_on_top_of_ours_stays_and_is_remembered(name: str) -> None:
 
 @each_kind
 def test_ours_is_seen_at_any_depth_that_shows_what_it_wraps(name: str) -> None:
-    owner = upstream()
-    assert not is_wrapped(vars(owner)[name])
-    wrap(owner, name, Calls())
-    assert is_wrapped(vars(owner)[name])
+    owner, calls = upstream(), Calls()
+    assert not is_wrapped(vars(owner)[name], calls)
+    wrap(owner, name, calls)
+    assert is_wrapped(vars(owner)[name], calls)
     twice = functools.wraps(getattr(owner, name))(lambda *args: None)
-    assert is_wrapped(functools.wraps(twice)(lambda *args: None))
-    assert not is_wrapped(lambda *args: getattr(owner, name)(*args))
+    assert is_wrapped(functools.wraps(twice)(lambda *args: None), calls)
+    assert not is_wrapped(lambda *args: getattr(owner, name)(*args), calls)
 
 
-@pytest.mark.parametrize("other", [None, 3, "text", object(), print, functools.partial(print)])
+@each_kind
+def test_a_wrapper_of_another_installation_is_not_ours(name: str) -> None:
+    owner, first, second = upstream(), Calls(), Calls()
+    wrap(owner, name, first)
+    assert not is_wrapped(vars(owner)[name], second)
+    wrap(owner, name, second)
+    assert is_wrapped(vars(owner)[name], first)
+    assert is_wrapped(vars(owner)[name], second)
+
+
+class Patch:
+    """A patch as ours are: the callback is a method, a new object at each look."""
+
+    def around(self, call: Any, args: Any, kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+
+def test_a_method_of_the_same_patch_is_recognised() -> None:
+    owner, patch = upstream(), Patch()
+    wrap(owner, "method", patch.around)
+    assert is_wrapped(vars(owner)["method"], patch.around)
+    assert not is_wrapped(vars(owner)["method"], Patch().around)
+
+
+def endless() -> Any:
+    function: Any = lambda: None  # noqa: E731 - takes attributes
+    function.__wrapped__ = function
+    return function
+
+
+@pytest.mark.parametrize(
+    "other",
+    [None, 3, "text", object(), print, functools.partial(print), mock.Mock(), mock.call, endless()],
+    ids=["none", "int", "str", "object", "print", "partial", "mock", "mock.call", "endless"],
+)
 def test_what_is_not_ours_is_not_ours(other: Any) -> None:
-    assert not is_wrapped(other)
+    assert not is_wrapped(other, Calls())
 
 
 class Foreign:
@@ -179,17 +215,70 @@ class Foreign:
         return call
 
 
-@pytest.mark.parametrize("name", ["method", "class_method"])
-def test_a_foreign_wrapper_below_ours_still_runs_with_its_own_binding(name: str) -> None:
+class Unnamed:
+    """A descriptor that says nothing of what it wraps, and leaves the binding to it."""
+
+    def __init__(self, inner: Any, seen: list[Any]) -> None:
+        self._inner = inner
+        self._seen = seen
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        self._seen.append(instance if instance is not None else owner)
+        return self._inner.__get__(instance, owner)
+
+
+@pytest.mark.parametrize("kind", [Foreign, Unnamed])
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_foreign_wrapper_below_ours_still_runs_with_its_own_binding(
+    kind: Callable[[Any, list[Any]], Any], name: str
+) -> None:
     owner = upstream()
-    expected = getattr(owner(), name)
-    seen: list[Any] = []
-    setattr(owner, name, Foreign(vars(owner)[name], seen))
-    wrap(owner, name, Calls())
     plain = owner()
-    result = getattr(plain, name)(1)
-    assert seen == [plain if name == "method" else owner]
-    assert result == expected.__func__(seen[0], 1)
+    expected = getattr(plain, name)(1)
+    seen: list[Any] = []
+    original = kind(vars(owner)[name], seen)
+    setattr(owner, name, original)
+    calls = Calls()
+    made = wrap(owner, name, calls)
+    assert getattr(plain, name)(1) == expected
+    if name != "method":
+        assert getattr(owner, name)(1) == ((owner if name == "class_method" else None), 1, 2)
+        assert seen == [plain, owner]
+    assert calls.seen[0] == ((1,), {})
+    assert is_wrapped(vars(owner)[name], calls)
+    assert restore([made]) == []
+    assert vars(owner)[name] is original
+
+
+def test_a_partial_method_over_a_class_method_below_ours() -> None:
+    owner: Any = upstream()
+    owner.class_method = functools.partialmethod(vars(owner)["class_method"], b=5)
+    wrap(owner, "class_method", Calls())
+    assert owner.class_method(1) == (owner, 1, 5)
+    assert owner().class_method(a=1) == (owner, 1, 5)
+    assert vars(owner)["class_method"].keywords == {"b": 5}
+
+
+@each_kind
+def test_an_autospec_double_below_ours_answers_as_itself(name: str) -> None:
+    owner: Any = upstream()
+    with mock.patch.object(owner, name, autospec=True, return_value="double"):
+        calls = Calls()
+        made = wrap(owner, name, calls)
+        assert getattr(owner(), name)(1) == "double"
+        assert len(calls.seen) == 1
+        assert made.restore()
+
+
+def test_a_copy_of_an_unknown_descriptors_wrapper_is_no_endless_search() -> None:
+    owner: Any = upstream()
+    owner.method = Unnamed(vars(owner)["method"], [])
+    wrap(owner, "method", Calls())
+    copied = copy.copy(vars(owner)["method"])
+    plain = owner()
+    assert copied.__get__(plain, owner)(1) == (plain, 1, 2)
+    with pytest.raises(AttributeError):
+        copied.nothing_of_the_kind  # noqa: B018 - the access is the test
 
 
 def test_a_callable_that_does_not_bind_is_called_without_the_instance() -> None:
