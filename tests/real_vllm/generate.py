@@ -20,7 +20,6 @@ def main() -> None:
     llm = LLM(
         model=model,
         additional_config=json.loads(additional),
-        load_format="dummy",
         skip_tokenizer_init=True,
         enforce_eager=True,
         max_model_len=128,

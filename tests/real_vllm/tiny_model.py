@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the cam-hccl-plugin project
-"""Script: write tiny model directories (a config.json each; the weights are dummies)."""
+"""Script: write tiny model directories: a config.json each, and one of them with weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 def main() -> None:
     """Write them below the directory named by the first argument."""
-    from transformers import Glm4MoeConfig, Qwen3MoeConfig
+    import torch
+    from transformers import Glm4MoeConfig, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     root = Path(sys.argv[1])
     glm = Glm4MoeConfig(
@@ -39,8 +40,11 @@ def main() -> None:
         vocab_size=256,
         max_position_embeddings=256,
         architectures=["Qwen3MoeForCausalLM"],
+        # Large: whatever changes in the model has to change what it generates.
+        initializer_range=0.3,
     )
-    qwen.save_pretrained(root / "qwen3_moe")
+    torch.manual_seed(0)
+    Qwen3MoeForCausalLM(qwen).save_pretrained(root / "qwen3_moe")
 
 
 if __name__ == "__main__":
