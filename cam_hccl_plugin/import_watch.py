@@ -59,8 +59,8 @@ class ImportWatch:
             self._callbacks[name](module)
         except Exception:
             LOGGER.exception(
-                "cam_hccl: %s could not be hooked; with the flag set, HCCL groups may keep their size "
-                "of today; reinstall cam-hccl-plugin",
+                "cam_hccl: %s could not be hooked; with the flag set, HCCL groups may keep their "
+                "size of today; reinstall cam-hccl-plugin",
                 name,
             )
 
