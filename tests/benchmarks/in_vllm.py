@@ -24,22 +24,25 @@ _CONNECTOR_MODULE = "afd_plugin.connectors.npu.async_cam"
 
 
 class _Laps:
-    """Milliseconds from lap to lap, wall and processor time."""
+    """Milliseconds from lap to lap, wall and processor time, and the modules that came."""
 
     def __init__(self) -> None:
         self.values: dict[str, tuple[float, float]] = {}
-        self._modules = set(sys.modules)
+        self.modules: dict[str, list[str]] = {}
+        self._known = set(sys.modules)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def lap(self, name: str) -> None:
         """End the lap ``name``."""
         wall, cpu = time.perf_counter(), time.process_time()
         self.values[name] = (wall - self._wall) * 1e3, (cpu - self._cpu) * 1e3
+        self.modules[name] = sorted(set(sys.modules) - self._known)
+        self._known = set(sys.modules)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def answer(self) -> dict[str, Any]:
-        """The laps and the modules that came since the first."""
-        return {"laps": self.values, "modules": sorted(set(sys.modules) - self._modules)}
+        """Both, by lap."""
+        return {"laps": self.values, "modules": self.modules}
 
 
 def _register(laps: _Laps) -> None:
@@ -62,10 +65,9 @@ def off() -> dict[str, Any]:
     """A process without AFD and without the flag."""
     laps = _Laps()
     _register(laps)
-    modules = laps.answer()["modules"]
     sys.modules["vllm.engine.arg_utils"].EngineArgs.create_engine_config(object())
     laps.lap("launch check")
-    return laps.answer() | {"modules": modules}
+    return laps.answer()
 
 
 def worker(flag: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -58,11 +57,15 @@ def _environment(torch_npu: Path | None = None) -> dict[str, str]:
     return env
 
 
-def _module_counts(modules: Iterable[str]) -> tuple[str, list[str]]:
-    """Modules by package as text, and those of neither ours nor pluggy nor the standard library."""
-    tops = Counter(name.partition(".")[0] for name in modules)
-    others = sorted(set(tops) - _LIGHT - set(sys.stdlib_module_names))
-    return ", ".join(f"{name} {count}" for name, count in sorted(tops.items())), others
+def _module_rows(step: str, modules: Iterable[str]) -> list[tuple[Any, ...]]:
+    """One row per package, with the modules of it that came in a step."""
+    packages: dict[str, list[str]] = {}
+    for name in modules:
+        packages.setdefault(name.partition(".")[0], []).append(name)
+    return [
+        (step, package, len(names), " ".join(n.removeprefix(package + ".") for n in names))
+        for package, names in sorted(packages.items())
+    ] or [(step, None, 0, None)]
 
 
 def _in_vllm(runs: int) -> Figures:
@@ -72,22 +75,21 @@ def _in_vllm(runs: int) -> Figures:
         for name in ("off", "AFD, flag absent", "on")
     }
     rows, targets, modules = [], [], []
-    heavy: set[str] = set()
     for name, found in scenarios.items():
         for lap in found[0]["laps"]:
             wall, cpu = zip(*(run["laps"][lap] for run in found), strict=True)
             label, median = f"{name}: {lap}", statistics.median(wall)
             rows.append((label, median, min(wall), statistics.median(cpu)))
+            modules += _module_rows(label, found[0]["modules"][lap])
             if lap == "register":
                 targets.append(Target(f"{label}()", median, _PROCESS_TARGET_MS, "ms"))
-        counts, others = _module_counts(found[0]["modules"])
-        heavy.update(others)
-        modules.append((name, len(found[0]["modules"]), counts, ", ".join(others) or None))
+    packages = {package for _, package, _, _ in modules if package}
+    heavy = packages - _LIGHT - set(sys.stdlib_module_names)
     targets.append(Target("modules that are neither ours nor pluggy", len(heavy), 0, ""))
     columns = {"what": "what", "median_ms": "median ms", "min_ms": "min ms", "cpu_ms": "CPU ms"}
     notes = [f"{runs} runs each", *_NOTES]
     cost = Table("register", "Cost in a process with the real vLLM", columns, rows, notes)
-    columns = {"process": "process", "count": "count", "packages": "packages", "others": "others"}
+    columns = {"step": "step", "package": "package", "count": "count", "modules": "modules"}
     listed = Table("modules", "Modules added to a vLLM process", columns, modules)
     return Figures([cost, listed], targets)
 
