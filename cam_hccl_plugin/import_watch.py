@@ -114,7 +114,7 @@ class _AnnouncingLoader:
         with contextlib.suppress(AttributeError):  # the import system forgives such modules, too
             module.__loader__ = self.loader
         self.loader.exec_module(module)
-        self.watch.announce(name, module)
+        self.watch.announce(name, sys.modules.get(name, module))  # it may have replaced itself
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":  # a copy under construction

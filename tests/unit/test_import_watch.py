@@ -93,6 +93,15 @@ def test_other_modules_are_left_alone(write: Any) -> None:
     assert seen.modules == []
 
 
+def test_a_module_that_replaces_itself_is_announced_as_what_is_imported(write: Any) -> None:
+    write("one", "import sys, types\nsys.modules[__name__] = types.SimpleNamespace(VALUE=5)\n")
+    seen = Seen()
+    watch(seen)
+    module = importlib.import_module("watched.one")
+    assert seen.modules == [module]
+    assert seen.values == [5]
+
+
 def test_the_module_looks_as_without_us(write: Any) -> None:
     write("one", SOURCE + "LOADERS = __loader__, __spec__.loader\n")
     watch(Seen())
