@@ -8,6 +8,7 @@ import importlib
 from typing import Any
 
 from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.flag_places import SWITCH_OFF
 from cam_hccl_plugin.import_watch import ImportWatch
 from cam_hccl_plugin.log import LOGGER
 from cam_hccl_plugin.patches.upstream import ENGINE_ARGS_MODULE, FACTORY_MODULE
@@ -45,7 +46,7 @@ class Installation:
                 f"cam_hccl hooks {FACTORY_MODULE} when it is imported, but did not notice that "
                 "import, so the HCCL groups would not be sized and the start is stopped; another "
                 "import hook in this process answers before ours (or see the error logged above): "
-                'remove it, or switch the plugin off with {"cam_hccl": {"enabled": false}}'
+                f"remove it, or {SWITCH_OFF}"
             )
         return self._seam_problem
 

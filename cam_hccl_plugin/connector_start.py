@@ -11,6 +11,7 @@ from typing import Any
 
 from cam_hccl_plugin import hccl_options, torch_process, vllm_adapter
 from cam_hccl_plugin.errors import InjectionError, PlanError, SeamError
+from cam_hccl_plugin.flag_places import SWITCH_OFF
 from cam_hccl_plugin.injector import CreatedGroup, Injection
 from cam_hccl_plugin.ledger import (
     FROM_CALLER,
@@ -104,8 +105,8 @@ class ConnectorStart:
                 f"{self._decision.plan.connector} created the HCCL group(s) {', '.join(past)} past "
                 f"the cam_hccl hook and without a size, so none was given ({self._upstream}); "
                 "create them by the name init_afd_process_group of the connector's module in the "
-                "thread that initialises, or with hccl_buffer_size in their own options, or switch "
-                'the plugin off with {"cam_hccl": {"enabled": false}}'
+                "thread that initialises, or with hccl_buffer_size in their own options, or "
+                f"{SWITCH_OFF}"
             )
 
     def _followed(self, planned: PlannedGroup) -> PlannedGroup:

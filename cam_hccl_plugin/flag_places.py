@@ -10,6 +10,9 @@ from typing import Any
 FLAG_KEY = "cam_hccl"
 """Key of the flag in ``additional_config`` and in ``kv_connector_extra_config``."""
 
+SWITCH_OFF = f'switch the plugin off with {{"{FLAG_KEY}": {{"enabled": false}}}}'
+"""The last remedy of an error that stops a start."""
+
 PRIMARY_PLACE = f"additional_config.{FLAG_KEY}"
 KV_PLACE = f"kv_transfer_config.kv_connector_extra_config.{FLAG_KEY}"
 

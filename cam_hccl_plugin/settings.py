@@ -155,14 +155,17 @@ def _show(value: Any) -> str:
             text: str = show(value)
         except (TypeError, ValueError, RecursionError):
             continue
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        return _cut(text)
     return f"a {type(value).__name__} too large to show"
 
 
 def _key(key: Any) -> str:
     """A key for a message: any text can be printed, and none is endless."""
     text = key if isinstance(key, str) else _show(key)
-    text = text.encode("utf-8", "backslashreplace").decode()
+    return _cut(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -9,6 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cam_hccl_plugin import __version__
+from cam_hccl_plugin.cli.allowed_plugins import (
+    AFD_ENTRY_POINT,
+    ASCEND_ENTRY_POINT,
+    VLLM_PLUGINS,
+    left_out,
+)
 from cam_hccl_plugin.cli.doctor_probe import ProbeResult
 from cam_hccl_plugin.cli.installed import ENTRY_POINT_GROUP, Neighbour
 from cam_hccl_plugin.environment import (
@@ -25,12 +31,9 @@ from cam_hccl_plugin.operators import MAX_WINDOW_MIB
 from cam_hccl_plugin.patches.upstream import AFD_PACKAGE
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-PLUGINS_VARIABLE = "VLLM_PLUGINS"
 ENTRY_POINT_VALUE = "cam_hccl_plugin:register"
 PYTHON_RANGE = ((3, 10), (3, 13))
 VLLM_RANGE = ((0, 26), (0, 33))
-_AFD_ENTRY_POINT = "afd"
-_ASCEND_ENTRY_POINT = "ascend"  # of vLLM's platform plugins, which the variable rules too
 _BACK_TO_PLAN = "cam-hccl plan and sweep work without it"
 
 
@@ -150,22 +153,22 @@ def _torch_npu(around: Surroundings) -> Finding:
 
 
 def _allowed(around: Surroundings) -> Iterator[Finding]:
-    given = around.environment.get(PLUGINS_VARIABLE)
+    given = around.environment.get(VLLM_PLUGINS)
     if given is None:
-        yield Finding(PLUGINS_VARIABLE, OK, "unset, vLLM loads every plugin")
+        yield Finding(VLLM_PLUGINS, OK, "unset, vLLM loads every plugin")
         return
     wanted = [FLAG_KEY]
-    if around.entry_points(_AFD_ENTRY_POINT):
-        wanted.append(_AFD_ENTRY_POINT)
+    if around.entry_points(AFD_ENTRY_POINT):
+        wanted.append(AFD_ENTRY_POINT)
     if around.neighbour("vllm_ascend") is not None:
-        wanted.append(_ASCEND_ENTRY_POINT)
-    missing = [name for name in wanted if name not in given.split(",")]
+        wanted.append(ASCEND_ENTRY_POINT)
+    missing = left_out(given, wanted)
     if missing:
         text = f"{given!r} leaves out {' and '.join(missing)}: vLLM will not load it"
         remedy = f"add {','.join(missing)} (exact names, commas, no spaces), or unset it"
-        yield Finding(PLUGINS_VARIABLE, FAIL, text, remedy)
+        yield Finding(VLLM_PLUGINS, FAIL, text, remedy)
     else:
-        yield Finding(PLUGINS_VARIABLE, OK, f"{given!r} allows {' and '.join(wanted)}")
+        yield Finding(VLLM_PLUGINS, OK, f"{given!r} allows {' and '.join(wanted)}")
 
 
 def _hccl_buffsize(around: Surroundings) -> Finding:

@@ -7,6 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cam_hccl_plugin.cli.allowed_plugins import (
+    AFD_ENTRY_POINT,
+    ASCEND_ENTRY_POINT,
+    VLLM_PLUGINS,
+    left_out,
+)
 from cam_hccl_plugin.cli.launch import Launch
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.flag_places import FLAG_KEY
@@ -14,11 +20,10 @@ from cam_hccl_plugin.model import Role
 from cam_hccl_plugin.role_match import take_fingerprint
 from cam_hccl_plugin.sizing import ceil_div
 
-PLUGINS_VARIABLE = "VLLM_PLUGINS"
 _NEEDED_PLUGINS = {
     FLAG_KEY: "the flag has no effect",
-    "afd": "there is no AFD at all",
-    "ascend": "there is no NPU platform",
+    AFD_ENTRY_POINT: "there is no AFD at all",
+    ASCEND_ENTRY_POINT: "there is no NPU platform",
 }
 
 
@@ -103,15 +108,14 @@ def launch_warnings(launch: Launch, caller: Mapping[str, str]) -> list[str]:
             f"{FLAG_KEY} {state}: the groups keep their size of today, and the sizes here are what "
             f'the plugin would give; put "{FLAG_KEY}": {{}} beside afd in --additional-config'
         )
-    given = launch.command.variable(PLUGINS_VARIABLE, caller)
+    given = launch.command.variable(VLLM_PLUGINS, caller)
     if given is not None:
-        allowed = given.split(",")
-        for name, consequence in _NEEDED_PLUGINS.items():
-            if name not in allowed and (name != FLAG_KEY or launch.settings is not None):
-                found.append(
-                    f"{PLUGINS_VARIABLE}={given} leaves out {name}: vLLM does not load it and "
-                    f"{consequence}; add {name} (names are matched exactly, no spaces)"
-                )
+        found += [
+            f"{VLLM_PLUGINS}={given} leaves out {name}: vLLM does not load it and "
+            f"{_NEEDED_PLUGINS[name]}; add {name} (names are matched exactly, no spaces)"
+            for name in left_out(given, _NEEDED_PLUGINS)
+            if name != FLAG_KEY or launch.settings is not None
+        ]
     ranks = launch.topology.attention_ranks
     if launch.role is Role.FFN:
         ranks = launch.topology.ffn_ranks

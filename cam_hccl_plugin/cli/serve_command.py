@@ -10,14 +10,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cam_hccl_plugin.cli.allowed_plugins import VLLM_PLUGINS
 from cam_hccl_plugin.cli.shell_words import split_commands
 from cam_hccl_plugin.environment import HCCL_BUFFSIZE, LCCL_BUFFER_SIZE
 from cam_hccl_plugin.errors import PlanError
 
-DECISIVE_VARIABLES = (HCCL_BUFFSIZE, LCCL_BUFFER_SIZE, "VLLM_PLUGINS")
+DECISIVE_VARIABLES = (HCCL_BUFFSIZE, LCCL_BUFFER_SIZE, VLLM_PLUGINS)
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)")
 _EXPORTED = re.compile(rf"{_NAME.pattern}(?:=(.*))?", re.DOTALL)
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_ASSIGNMENT = re.compile(rf"{_NAME.pattern}=(.*)", re.DOTALL)
 _API_SERVER = "vllm.entrypoints.openai.api_server"
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
 _SHOWN_WORDS = 6

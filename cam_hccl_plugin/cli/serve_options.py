@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from cam_hccl_plugin.cli.argument_types import shortened
 from cam_hccl_plugin.cli.serve_command import ServeCommand
 from cam_hccl_plugin.errors import PlanError
 from cam_hccl_plugin.sizing import exact
@@ -98,7 +99,7 @@ def check_arguments(command: ServeCommand) -> None:
     for word in command.arguments:
         if _FROM_A_DOCUMENT.search(word):
             raise PlanError(
-                f"{command.label}: {_shorten(word)!a} has a blank, dash or quotation mark "
+                f"{command.label}: {shortened(word)!a} has a blank, dash or quotation mark "
                 "that documents put in place of the plain one; type it again"
             )
     given = list(_options(command.arguments))
@@ -121,7 +122,7 @@ def check_arguments(command: ServeCommand) -> None:
         if each.name in _KNOWN and each.value and _VARIABLE.search(each.value):
             raise PlanError(
                 f"{command.label}: {each.shown} holds a shell variable that nobody filled in "
-                f"({_shorten(each.value)}); a shell leaves it alone inside single quotes; fill it "
+                f"({shortened(each.value)}); a shell leaves it alone inside single quotes; fill it "
                 "in, or give what a script prints with DRY_RUN=1"
             )
 
@@ -243,11 +244,11 @@ def _json_object(command: ServeCommand, each: _Given) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlanError(
-            f"{command.label}: {each.shown} is no JSON ({error}): {_shorten(text)}; put it into "
+            f"{command.label}: {each.shown} is no JSON ({error}): {shortened(text)}; put it into "
             "single quotes, keys and texts into double quotes"
         ) from error
     if not isinstance(value, dict):
-        raise PlanError(f"{command.label}: {each.shown} is {_shorten(text)}, wanted is an object")
+        raise PlanError(f"{command.label}: {each.shown} is {shortened(text)}, wanted is an object")
     return value
 
 
@@ -274,7 +275,3 @@ def _merge(command: ServeCommand, target: dict[str, Any], each: _Given) -> None:
     if last in target:
         raise PlanError(f"{command.label}: {each.shown} is given twice; give it once")
     target[last] = value
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cam_hccl_plugin.errors import SeamError
+from cam_hccl_plugin.flag_places import SWITCH_OFF
 
 AFD_PACKAGE = "afd_plugin"
 FACTORY_MODULE = "afd_plugin.connectors.factory"
@@ -58,5 +59,5 @@ def moved(wanted: str, found: str) -> SeamError:
     return SeamError(
         f"{upstream_label()} has moved the seam that cam_hccl hooks: wanted {wanted}, found "
         f"{found}; the HCCL groups would not be sized, so the start is stopped; use a supported "
-        'afd-plugin, or switch the plugin off with {"cam_hccl": {"enabled": false}}'
+        f"afd-plugin, or {SWITCH_OFF}"
     )

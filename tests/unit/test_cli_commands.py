@@ -427,6 +427,11 @@ class TestEnvironment:
         assert [w for w in warnings if f"leaves out {missing}" in w] == warnings
         assert len(warnings) == (1 if missing else 0)
 
+    def test_without_the_flag_its_plugin_may_be_left_out(self, plan: Plan) -> None:
+        line = serve(flag=None, front="VLLM_PLUGINS=ascend,afd")
+        (warning,) = plan.json(line)["warnings"]
+        assert "cam_hccl is not in the command" in warning
+
     @pytest.mark.parametrize(
         ("lines", "value"),
         [

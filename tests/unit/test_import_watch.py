@@ -57,6 +57,42 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return write
 
 
+class Finds:
+    """A finder of one module, in front of all others or at ``place``."""
+
+    def __init__(self, name: str, find: Callable[[], Any], place: int = 0) -> None:
+        self._name = name
+        self._find = find
+        self._finding = False
+        self.asked: list[str] = []
+        finder: Any = self
+        sys.meta_path.insert(place, finder)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self._name or self._finding:
+            return None
+        self.asked.append(name)
+        self._finding = True
+        try:
+            return self._find()
+        finally:
+            self._finding = False
+
+
+def loaded_by(name: str, make: Callable[[str], ModuleType], value: int) -> Finds:
+    """A finder whose loader makes its module itself and gives it a ``VALUE``."""
+
+    class Loader:
+        def create_module(self, spec: Any) -> ModuleType:
+            return make(spec.name)
+
+        def exec_module(self, module: Any) -> None:
+            module.VALUE = value
+
+    loader: Any = Loader()
+    return Finds(name, lambda: importlib.util.spec_from_loader(name, loader))
+
+
 def watch(seen: Callable[[ModuleType], None], name: str = "watched.one") -> ImportWatch:
     made = ImportWatch({name: seen})
     made.arm()
@@ -182,20 +218,9 @@ def test_a_finder_in_front_that_asks_all_finders_is_no_circle(write: Any) -> Non
     write("one")
     seen = Seen()
     watch(seen)
-    asked: list[str] = []
-
-    class Asking:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-            if asked:
-                return None
-            asked.append(name)
-            return importlib.util.find_spec(name)
-
-    finder: Any = Asking()
-    importlib.import_module("watched")
-    sys.meta_path.insert(0, finder)
+    finder = Finds("watched.one", lambda: importlib.util.find_spec("watched.one"))
     importlib.import_module("watched.one")
-    assert asked == ["watched.one"]
+    assert finder.asked == ["watched.one"]
     assert seen.values == [1]
 
 
@@ -203,17 +228,9 @@ def test_finders_in_front_are_not_asked_again(write: Any) -> None:
     write("one")
     seen = Seen()
     watch(seen)
-    asked: list[str] = []
-
-    class Front:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-            asked.append(name)
-
-    finder: Any = Front()
-    importlib.import_module("watched")
-    sys.meta_path.insert(0, finder)
+    finder = Finds("watched.one", lambda: None)
     importlib.import_module("watched.one")
-    assert asked == ["watched.one"]
+    assert finder.asked == ["watched.one"]
     assert seen.values == [1]
 
 
@@ -242,20 +259,7 @@ def test_a_loader_with_a_module_of_its_own_gets_to_make_it(write: Any) -> None:
     class Own(ModuleType):
         pass
 
-    class Loader:
-        def create_module(self, spec: Any) -> ModuleType:
-            return Own(spec.name)
-
-        def exec_module(self, module: Any) -> None:
-            module.VALUE = 3
-
-    class Finder:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-            found = name == "made_up"
-            return importlib.util.spec_from_loader(name, Loader()) if found else None  # type: ignore[arg-type]  # duck-typed
-
-    finder: Any = Finder()
-    sys.meta_path.insert(0, finder)
+    loaded_by("made_up", Own, 3)
     seen = Seen()
     watch(seen, "made_up")
     module = importlib.import_module("made_up")
@@ -315,20 +319,8 @@ def test_a_finder_behind_that_asks_all_finders_gets_one_announcement(write: Any)
     write("one")
     seen = Seen()
     made = watch(seen)
-    asking: list[str] = []
-
-    class Asking:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-            if name in asking:
-                return None
-            asking.append(name)
-            try:
-                return importlib.util.find_spec(name)
-            finally:
-                asking.remove(name)
-
-    finder: Any = Asking()
-    sys.meta_path.insert(sys.meta_path.index(made) + 1, finder)  # type: ignore[arg-type]  # a finder
+    behind = sys.meta_path.index(made) + 1  # type: ignore[arg-type]  # as a finder
+    Finds("watched.one", lambda: importlib.util.find_spec("watched.one"), behind)
     importlib.import_module("watched.one")
     assert seen.values == [1]
 
@@ -336,13 +328,7 @@ def test_a_finder_behind_that_asks_all_finders_gets_one_announcement(write: Any)
 def test_a_finder_that_keeps_its_specs_gets_one_announcement(write: Any) -> None:
     write("one")
     kept = importlib.util.find_spec("watched.one")
-
-    class Keeping:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-            return kept if name == "watched.one" else None
-
-    finder: Any = Keeping()
-    sys.meta_path.insert(0, finder)
+    Finds("watched.one", lambda: kept)
     seen = Seen()
     watch(seen)
     for _ in range(3):
@@ -408,20 +394,7 @@ def test_a_module_that_refuses_a_loader_is_imported_as_without_us(write: Any) ->
                 raise AttributeError(name)
             super().__setattr__(name, value)
 
-    class Loader:
-        def create_module(self, spec: Any) -> ModuleType:
-            return Closed(spec.name)
-
-        def exec_module(self, module: Any) -> None:
-            module.VALUE = 4
-
-    class Finder:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-            found = name == "made_up"
-            return importlib.util.spec_from_loader(name, Loader()) if found else None  # type: ignore[arg-type]  # duck-typed
-
-    finder: Any = Finder()
-    sys.meta_path.insert(0, finder)
+    loaded_by("made_up", Closed, 4)
     seen = Seen()
     watch(seen, "made_up")
     importlib.import_module("made_up")
