@@ -20,9 +20,8 @@ from cam_hccl_plugin.model import (
 from cam_hccl_plugin.planning import PlanRequest, plan_buffers
 from cam_hccl_plugin.plugin_host import PluginHost
 from cam_hccl_plugin.settings import Settings
+from worlds.model import ASYNC, CAMP2P
 
-ASYNC = "CAMAsyncAFDConnector"
-CAMP2P = "CAMP2pAFDConnector"
 DEEPSEEK_V3_2 = "DeepSeek-V3.2"
 _CASES = Path(__file__).resolve().parent.parent / "data" / "cases.json"
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from benchmarks.table import Figures, Table, Target
 from benchmarks.timing import ask_module
-from cann_shim.build import build_shim, torch_npu_dir
+from cann_shim.build import torch_npu_dir
+from cann_shim.surroundings import add_torch_npu, put_in_front
 
 _TESTS = Path(__file__).resolve().parent.parent
 _PROCESS_TARGET_MS = 10.0
@@ -47,12 +48,10 @@ def _environment(torch_npu: Path | None = None) -> dict[str, str]:
     """A child's environment: the seam double on the path and, if named, torch-npu on the shim."""
     unwanted = ("HCCL_", "LCCL_", "VLLM_PLUGINS")
     env = {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
-    path = [str(_TESTS), str(_TESTS / "seam_double")]
-    if torch_npu is not None:
-        path = [str(_TESTS), str(torch_npu)]  # the double comes by its entry point there
-        libraries = [str(build_shim(torch_npu)), env.get("LD_LIBRARY_PATH", "")]
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [*path, env.get("PYTHONPATH", "")]))
+    if torch_npu is None:
+        put_in_front(env, "PYTHONPATH", str(_TESTS), str(_TESTS / "seam_double"))
+    else:
+        add_torch_npu(env, torch_npu, str(_TESTS))  # the double comes by its entry point there
     env["SEAM_DOUBLE_GENERATION"] = "a"
     return env
 

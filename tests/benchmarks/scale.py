@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from benchmarks.cases import ASYNC, CAMP2P, Case
+from benchmarks.cases import ASYNC, CAMP2P, DEEPSEEK_V3_2, Case
 from benchmarks.counting import CountingStore
 from benchmarks.table import Figures, Table, Target
 from benchmarks.timing import median_us
@@ -34,7 +34,7 @@ _SHAPE = ModelShape(hidden_size=7168, topk=8, routed_experts=256)
 def _case(connector: str, ranks: int, tokens: int) -> Case:
     return Case(
         f"{connector} {ranks}+{ranks}",
-        "DeepSeek-V3.2",
+        DEEPSEEK_V3_2,
         connector,
         _SHAPE,
         ranks,

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cann_shim.build import build_shim
 from cann_shim.recording import CommunicatorCall, attempted, destroyed, read_recording
+from cann_shim.surroundings import add_torch_npu
 from worlds.model import Group, RankReport, World, WorldReport
 
 _TESTS = Path(__file__).resolve().parent.parent
@@ -40,11 +40,8 @@ class WarmedProcess:
         self._count = 0
         self._log = Path(self._folder.name, "server.log")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HCCL_", "CAM_HCCL_"))}
-        path = [str(_TESTS), *extra_path, str(torch_npu_folder), kept.get("PYTHONPATH", "")]
-        libraries = [str(build_shim(torch_npu_folder)), kept.get("LD_LIBRARY_PATH", "")]
         kept.pop("VLLM_PLUGINS", None)
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        kept["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+        add_torch_npu(kept, torch_npu_folder, str(_TESTS), *extra_path)
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "worlds.fork_server"],
