@@ -27,31 +27,55 @@ class ImportWatch:
     """A finder at the head of ``sys.meta_path`` that finds nothing itself.
 
     While armed, each named module is announced to its callback right after its code ran,
-    before the import statement ends, and again after a reload. An import that fails is not
-    announced.
+    before the import statement ends, and again after a reload. One that came past the watch
+    (found by a finder in front, or under way when it was armed) is announced, once its code
+    ran, with the next import of any module. An import that fails is not announced.
     """
 
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = dict(callbacks)
         self._armed = False
         self._searches: set[tuple[int, str]] = set()
+        self._running: set[str] = set()
+        self._announced: dict[tuple[str, int], list[ModuleType]] = {}  # by name and id
 
     def arm(self) -> None:
         """Watch from now on, and announce what was imported before; may be called again."""
         self._armed = True
         if not any(finder is self for finder in sys.meta_path):
             sys.meta_path.insert(0, self)
-        for name in self._callbacks:
-            module = sys.modules.get(name)
-            if module is not None:
-                self.announce(name, module)
+        self._announced.clear()
+        self._catch_up()
 
     def disarm(self) -> None:
         """Leave ``sys.meta_path``, and stay silent about imports that are under way."""
         self._armed = False
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
 
-    def announce(self, name: str, module: ModuleType) -> None:
+    def run(self, name: str, loader: Any, module: ModuleType) -> None:
+        """Let a watched module's code run, and announce what the import will return."""
+        self._running.add(name)
+        try:
+            loader.exec_module(module)
+            module = sys.modules.get(name, module)  # it may have replaced itself
+            self._announced[name, id(module)] = [module]
+        finally:
+            self._running.discard(name)
+        self._announce(name, module)
+
+    def _catch_up(self) -> None:
+        """Announce each watched module whose code ran and that has not been announced yet."""
+        for name in self._callbacks:
+            module = sys.modules.get(name)
+            if module is None or (name, id(module)) in self._announced:
+                continue  # nearly always, at every import of the process
+            if name in self._running or not _has_run(module):
+                continue
+            mine = [module]  # kept, so that its id stays its own; of two threads one goes on
+            if self._announced.setdefault((name, id(module)), mine) is mine:
+                self._announce(name, module)
+
+    def _announce(self, name: str, module: ModuleType) -> None:
         """Call the callback of ``name``; nothing that it raises may end upstream's import."""
         if not self._armed:
             return
@@ -68,9 +92,12 @@ class ImportWatch:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Let the other finders find a watched module, and put ourselves around its loader."""
+        if not self._armed:
+            return None
+        self._catch_up()
         search = threading.get_ident(), name
         # A finder that asks all finders in its turn comes by here again: the first search counts.
-        if name not in self._callbacks or not self._armed or search in self._searches:
+        if name not in self._callbacks or search in self._searches:
             return None
         self._searches.add(search)
         try:
@@ -113,10 +140,23 @@ class _AnnouncingLoader:
             spec.loader = self.loader
         with contextlib.suppress(AttributeError):  # the import system forgives such modules, too
             module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.watch.announce(name, sys.modules.get(name, module))  # it may have replaced itself
+        self.watch.run(name, self.loader, module)
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":  # a copy under construction
             raise AttributeError(name)
         return getattr(self.loader, name)
+
+
+def _has_run(module: Any) -> bool:
+    """Whether all of a module's code ran; asks nothing of it that would make lazy code run.
+
+    The import system marks the spec of a module whose code is running; a module of
+    ``importlib.util.LazyLoader`` has its own type until then.
+    """
+    try:
+        spec = object.__getattribute__(module, "__spec__")
+    except Exception:  # anything may stand in sys.modules; no import may end for it
+        return True
+    lazy = type(module).__name__ == "_LazyModule"
+    return not lazy and not getattr(spec, "_initializing", False)

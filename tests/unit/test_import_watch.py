@@ -11,9 +11,10 @@ import importlib.util
 import inspect
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -282,10 +283,16 @@ def test_arming_again_is_arming_once_and_disarming_leaves_nothing(write: Any) ->
 
 
 def test_a_watch_that_was_never_armed_finds_and_announces_nothing() -> None:
+    class Loader:
+        def exec_module(self, module: ModuleType) -> None:
+            ran.append(module)
+
+    ran: list[ModuleType] = []
     seen = Seen()
     made = ImportWatch({"json": seen})
     assert made.find_spec("json") is None
-    made.announce("json", sys)
+    made.run("json", Loader(), sys)
+    assert ran == [sys]
     assert seen.modules == []
 
 
@@ -401,19 +408,175 @@ def test_a_module_that_refuses_a_loader_is_imported_as_without_us(write: Any) ->
     assert seen.values == [4]
 
 
-def test_threads_that_arm_and_import_at_once(write: Any) -> None:
+class Paused:
+    """The import of ``watched.one`` in another thread, held in the middle of its code."""
+
+    def __init__(self, write: Any, source: str = "") -> None:
+        self.middle, self.go_on = threading.Event(), threading.Event()
+        package: Any = importlib.import_module("watched")
+        package.middle, package.go_on = self.middle, self.go_on
+        wait = "import watched\nwatched.middle.set()\nassert watched.go_on.wait(30)\n"
+        write("one", wait + source + SOURCE.replace('"""Words."""\n', ""))
+        write("two")
+        write("three")
+
+    def __enter__(self) -> None:
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._import = self._pool.submit(importlib.import_module, "watched.one")
+        assert self.middle.wait(30)
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+        self._pool.shutdown()
+        self.error = self._import.exception()
+
+
+def test_a_module_that_another_thread_still_runs_is_announced_when_it_is_complete(
+    write: Any,
+) -> None:
+    seen = Seen()
+    with Paused(write):
+        watch(seen)
+        importlib.import_module("watched.two")
+        assert seen.modules == []
+    importlib.import_module("watched.three")
+    assert seen.modules == [sys.modules["watched.one"]]
+    assert seen.values == [1]
+
+
+def test_arming_again_while_a_watched_import_is_under_way_announces_once(write: Any) -> None:
+    seen = Seen()
+    made = watch(seen)
+    with Paused(write):
+        made.arm()
+    importlib.import_module("watched.two")
+    assert seen.values == [1]
+
+
+def test_a_module_that_replaced_itself_but_still_runs_is_not_announced_yet(write: Any) -> None:
+    replaced = "import sys, types\nsys.modules[__name__] = types.SimpleNamespace(VALUE=5)\n"
+    write("one", replaced + "import watched.two\nsys.modules[__name__].VALUE = 6\n")
+    write("two")
+    seen = Seen()
+    watch(seen)
+    importlib.import_module("watched.one")
+    assert seen.values == [6]
+
+
+def test_arming_from_within_the_modules_own_code_announces_it_complete(write: Any) -> None:
+    package: Any = importlib.import_module("watched")
+    seen = Seen()
+    package.arm = lambda: watch(seen)
+    write("one", "import watched\nwatched.arm()\n" + SOURCE)
+    write("two")
+    importlib.import_module("watched.one")
+    assert seen.modules == []
+    importlib.import_module("watched.two")
+    assert seen.values == [1]
+
+
+def test_a_module_that_is_half_run_and_then_fails_is_never_announced(write: Any) -> None:
+    seen = Seen()
+    paused = Paused(write, "raise ZeroDivisionError\n")
+    with paused:
+        watch(seen)
+    assert isinstance(paused.error, ZeroDivisionError)
+    importlib.import_module("watched.two")
+    assert seen.modules == []
+
+
+def test_a_module_that_a_finder_in_front_found_is_announced_with_the_next_import(
+    write: Any,
+) -> None:
     write("one")
+    write("two")
+    write("three")
+    seen = Seen()
+    watch(seen)
+    path = importlib.import_module("watched").__path__
+    Finds("watched.one", lambda: PathFinder.find_spec("watched.one", path))
+    module = importlib.import_module("watched.one")
+    assert seen.modules == []
+    for name in ("two", "three"):
+        importlib.import_module(f"watched.{name}")
+        assert seen.modules == [module]
+
+
+def test_a_module_imported_anew_past_us_is_announced_anew(write: Any) -> None:
+    write("one")
+    write("two")
+    seen = Seen()
+    watch(seen)
+    first = importlib.import_module("watched.one")
+    again = sys.modules["watched.one"] = ModuleType("watched.one")
+    importlib.import_module("watched.two")
+    assert seen.modules == [first, again]
+
+
+@pytest.mark.parametrize("past_us", [True, False])
+def test_a_lazy_module_stays_lazy_and_is_announced_once_it_ran(write: Any, past_us: bool) -> None:
+    for name in ("one", "two", "three"):
+        write(name)
+    path = importlib.import_module("watched").__path__
+
+    def find() -> Any:
+        found = PathFinder.find_spec("watched.one", path)
+        spec: Any = found if past_us else importlib.util.find_spec("watched.one")
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
+
+    seen = Seen()
+    watch(seen)
+    Finds("watched.one", find)
+    module = importlib.import_module("watched.one")
+    importlib.import_module("watched.two")
+    assert seen.modules == []
+    assert module.VALUE == 1
+    importlib.import_module("watched.three")
+    assert seen.modules == [module]
+    assert seen.values == [1]
+
+
+def test_a_disarmed_watch_does_not_look_for_what_came_past(write: Any) -> None:
+    write("one")
+    seen = Seen()
+    made = watch(seen)
+    made.disarm()
+    importlib.import_module("watched.one")
+    assert made.find_spec("watched.two") is None
+    assert seen.modules == []
+
+
+def test_whatever_stands_in_the_place_of_a_module_counts_as_complete(write: Any) -> None:
+    class Hostile:
+        VALUE = 7
+
+        @property
+        def __spec__(self) -> Any:
+            raise ZeroDivisionError
+
+    for stands in (object(), Hostile()):
+        sys.modules["watched.one"] = stands  # type: ignore[assignment]  # anything may be there
+        seen = Seen()
+        watch(seen)
+        assert seen.modules == [stands]
+
+
+def test_threads_that_arm_and_import_at_once(write: Any) -> None:
+    """Whatever the order, nothing is announced half-run: some threads arm in the middle."""
+    write("one", "import time\ntime.sleep(0.05)\n" + SOURCE.splitlines()[-1])
     seen = Seen()
     made = ImportWatch({"watched.one": seen})
     start = threading.Barrier(8)
 
-    def work() -> None:
+    def work(place: int) -> None:
         start.wait()
+        time.sleep(place * 0.01)
         made.arm()
         importlib.import_module("watched.one")
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(work) for _ in range(8)]:
+        for done in [pool.submit(work, place) for place in range(8)]:
             done.result(timeout=30)
-    assert seen.values[0] == 1
+    assert set(seen.values) == {1}
     assert sys.modules["watched.one"] in seen.modules
