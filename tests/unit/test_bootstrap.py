@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import types
 from collections.abc import Callable
@@ -273,21 +272,6 @@ def test_a_factory_that_another_finder_imported_past_us_is_a_problem(
     assert "answers before ours" in str(problem)
     stack.installation.arm()  # registering again notices it
     assert stack.installation.seam_problem() is None
-
-
-def test_a_factory_that_was_imported_past_us_is_sized_from_the_next_import_on(
-    make_stack: Callable[[str], Stack],
-) -> None:
-    stack = make_stack("a")
-    stack.installation.arm()
-    finder: Any = InFront()
-    sys.meta_path.insert(0, finder)
-    stack.load_afd()
-    with pytest.raises(ImportError):
-        importlib.import_module("nothing_of_this_name")
-    assert stack.installation.seam_problem() is None
-    stack.start(async_config()).close()
-    assert stack.groups.sizes == {"afd_async_cam": 139}
 
 
 def test_a_problem_of_a_half_imported_factory_ends_when_it_is_whole(

@@ -5,19 +5,21 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import copy
 import importlib
 import importlib.util
 import inspect
+import pickle
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Callable
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 from conftest import Records, forget
@@ -389,9 +391,12 @@ def test_the_spec_of_a_watched_module_can_be_copied(write: Any) -> None:
     write("one")
     watch(Seen())
     spec = importlib.util.find_spec("watched.one")
-    for copied in (copy.copy(spec), copy.deepcopy(spec.loader.loader)):  # type: ignore[union-attr]  # ours
+    for copied in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
         assert copied is not None
-    assert copy.copy(spec.loader).get_source("watched.one") == SOURCE  # type: ignore[union-attr]  # ours
+        assert copied.name == "watched.one"
+    for loader in (copy.copy(spec.loader), copy.deepcopy(spec.loader)):  # type: ignore[union-attr]
+        assert type(loader) is SourceFileLoader
+        assert loader.get_source("watched.one") == SOURCE
 
 
 def test_a_module_that_refuses_a_loader_is_imported_as_without_us(write: Any) -> None:
@@ -411,35 +416,36 @@ def test_a_module_that_refuses_a_loader_is_imported_as_without_us(write: Any) ->
 class Paused:
     """The import of ``watched.one`` in another thread, held in the middle of its code."""
 
-    def __init__(self, write: Any, source: str = "") -> None:
-        self.middle, self.go_on = threading.Event(), threading.Event()
+    def __init__(self, write: Any, last_line: str = "VALUE = 1") -> None:
         package: Any = importlib.import_module("watched")
-        package.middle, package.go_on = self.middle, self.go_on
-        wait = "import watched\nwatched.middle.set()\nassert watched.go_on.wait(30)\n"
-        write("one", wait + source + SOURCE.replace('"""Words."""\n', ""))
-        write("two")
-        write("three")
+        self._middle = package.middle = threading.Event()
+        self._go_on = package.go_on = threading.Event()
+        wait = "watched.middle.set()\nassert watched.go_on.wait(30)\n"
+        write("one", f"import watched\n{wait}{last_line}\n")
 
     def __enter__(self) -> None:
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
         self._import = self._pool.submit(importlib.import_module, "watched.one")
-        assert self.middle.wait(30)
+        assert self._middle.wait(30)
 
     def __exit__(self, *_: object) -> None:
-        self.go_on.set()
+        self._go_on.set()
         self._pool.shutdown()
-        self.error = self._import.exception()
+
+    def error(self) -> BaseException | None:
+        return self._import.exception()
 
 
-def test_a_module_that_another_thread_still_runs_is_announced_when_it_is_complete(
+def test_a_module_that_another_thread_still_runs_is_announced_when_armed_again(
     write: Any,
 ) -> None:
     seen = Seen()
-    with Paused(write):
-        watch(seen)
-        importlib.import_module("watched.two")
+    paused = Paused(write)
+    with paused:
+        made = watch(seen)
         assert seen.modules == []
-    importlib.import_module("watched.three")
+    assert paused.error() is None
+    made.arm()
     assert seen.modules == [sys.modules["watched.one"]]
     assert seen.values == [1]
 
@@ -447,136 +453,213 @@ def test_a_module_that_another_thread_still_runs_is_announced_when_it_is_complet
 def test_arming_again_while_a_watched_import_is_under_way_announces_once(write: Any) -> None:
     seen = Seen()
     made = watch(seen)
-    with Paused(write):
+    paused = Paused(write)
+    with paused:
         made.arm()
-    importlib.import_module("watched.two")
+    assert paused.error() is None
     assert seen.values == [1]
 
 
-def test_a_module_that_replaced_itself_but_still_runs_is_not_announced_yet(write: Any) -> None:
-    replaced = "import sys, types\nsys.modules[__name__] = types.SimpleNamespace(VALUE=5)\n"
-    write("one", replaced + "import watched.two\nsys.modules[__name__].VALUE = 6\n")
-    write("two")
+def test_a_module_that_half_ran_and_then_failed_is_not_announced(write: Any) -> None:
     seen = Seen()
-    watch(seen)
+    paused = Paused(write, "raise ZeroDivisionError")
+    with paused:
+        made = watch(seen)
+    assert isinstance(paused.error(), ZeroDivisionError)
+    made.arm()
+    assert seen.modules == []
+
+
+@pytest.mark.parametrize("armed_before", [True, False])
+def test_arming_from_within_the_modules_own_code_announces_nothing_half_run(
+    write: Any, armed_before: bool
+) -> None:
+    package: Any = importlib.import_module("watched")
+    seen = Seen()
+    made = ImportWatch({"watched.one": seen})
+    package.arm = made.arm
+    if armed_before:
+        made.arm()
+    write("one", "import watched\nwatched.arm()\n" + SOURCE)
+    importlib.import_module("watched.one")
+    assert seen.values == ([1] if armed_before else [])
+
+
+def test_a_module_that_replaced_itself_but_still_runs_is_not_announced_yet(write: Any) -> None:
+    package: Any = importlib.import_module("watched")
+    seen = Seen()
+    package.arm = watch(seen).arm
+    replaced = "import sys, types, watched\nsys.modules[__name__] = types.SimpleNamespace()\n"
+    write("one", replaced + "watched.arm()\nsys.modules[__name__].VALUE = 6\n")
     importlib.import_module("watched.one")
     assert seen.values == [6]
 
 
-def test_arming_from_within_the_modules_own_code_announces_it_complete(write: Any) -> None:
-    package: Any = importlib.import_module("watched")
-    seen = Seen()
-    package.arm = lambda: watch(seen)
-    write("one", "import watched\nwatched.arm()\n" + SOURCE)
-    write("two")
-    importlib.import_module("watched.one")
-    assert seen.modules == []
-    importlib.import_module("watched.two")
-    assert seen.values == [1]
-
-
-def test_a_module_that_is_half_run_and_then_fails_is_never_announced(write: Any) -> None:
-    seen = Seen()
-    paused = Paused(write, "raise ZeroDivisionError\n")
-    with paused:
-        watch(seen)
-    assert isinstance(paused.error, ZeroDivisionError)
-    importlib.import_module("watched.two")
-    assert seen.modules == []
-
-
-def test_a_module_that_a_finder_in_front_found_is_announced_with_the_next_import(
-    write: Any,
-) -> None:
+def test_nothing_is_announced_where_finders_are_asked(write: Any) -> None:
+    """They are called under the global import lock; a callback that imports could deadlock."""
     write("one")
     write("two")
-    write("three")
     seen = Seen()
     watch(seen)
     path = importlib.import_module("watched").__path__
     Finds("watched.one", lambda: PathFinder.find_spec("watched.one", path))
-    module = importlib.import_module("watched.one")
-    assert seen.modules == []
-    for name in ("two", "three"):
-        importlib.import_module(f"watched.{name}")
-        assert seen.modules == [module]
-
-
-def test_a_module_imported_anew_past_us_is_announced_anew(write: Any) -> None:
-    write("one")
-    write("two")
-    seen = Seen()
-    watch(seen)
-    first = importlib.import_module("watched.one")
-    again = sys.modules["watched.one"] = ModuleType("watched.one")
+    importlib.import_module("watched.one")
     importlib.import_module("watched.two")
-    assert seen.modules == [first, again]
+    assert seen.modules == []
 
 
-@pytest.mark.parametrize("past_us", [True, False])
-def test_a_lazy_module_stays_lazy_and_is_announced_once_it_ran(write: Any, past_us: bool) -> None:
-    for name in ("one", "two", "three"):
-        write(name)
-    path = importlib.import_module("watched").__path__
+def test_a_lazy_loader_around_ours_announces_the_module_once_it_ran(write: Any) -> None:
+    write("one", SOURCE + "import watched.two\nLATE = 1\n")
+    write("two")
 
     def find() -> Any:
-        found = PathFinder.find_spec("watched.one", path)
-        spec: Any = found if past_us else importlib.util.find_spec("watched.one")
+        spec: Any = importlib.util.find_spec("watched.one")
         spec.loader = importlib.util.LazyLoader(spec.loader)
         return spec
 
     seen = Seen()
-    watch(seen)
+    made = watch(seen)
     Finds("watched.one", find)
     module = importlib.import_module("watched.one")
-    importlib.import_module("watched.two")
+    made.arm()
+    assert "watched.two" not in sys.modules
     assert seen.modules == []
-    assert module.VALUE == 1
-    importlib.import_module("watched.three")
+    assert module.LATE == 1
     assert seen.modules == [module]
     assert seen.values == [1]
 
 
-def test_a_disarmed_watch_does_not_look_for_what_came_past(write: Any) -> None:
-    write("one")
+def test_a_lazy_loader_behind_us_stays_lazy(write: Any) -> None:
+    write("one", SOURCE + "import watched.two\n")
+    write("two")
+    path = importlib.import_module("watched").__path__
+
+    def find() -> Any:
+        spec: Any = PathFinder.find_spec("watched.one", path)
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
+
     seen = Seen()
     made = watch(seen)
-    made.disarm()
-    importlib.import_module("watched.one")
-    assert made.find_spec("watched.two") is None
+    Finds("watched.one", find, sys.meta_path.index(made) + 1)  # type: ignore[arg-type]  # as a finder
+    module = importlib.import_module("watched.one")
+    assert "watched.two" not in sys.modules
     assert seen.modules == []
+    assert module.VALUE == 1
+    made.arm()
+    assert seen.modules == [module]
 
 
-def test_whatever_stands_in_the_place_of_a_module_counts_as_complete(write: Any) -> None:
-    class Hostile:
-        VALUE = 7
+def test_a_module_of_a_class_that_is_only_called_lazy_counts_as_complete(write: Any) -> None:
+    class _LazyModule(ModuleType):
+        VALUE = 2
 
-        @property
-        def __spec__(self) -> Any:
+    loaded_by("made_up", _LazyModule, 3)
+    seen = Seen()
+    made = watch(seen, "made_up")
+    importlib.import_module("made_up")
+    made.arm()
+    assert seen.values == [3, 3]
+
+
+class Hostile:
+    """Stands in the place of a module and answers no question about itself."""
+
+    VALUE = 7
+
+    @property
+    def __spec__(self) -> Any:
+        raise ZeroDivisionError
+
+
+class HostileSpec:
+    """Its spec answers no question."""
+
+    class Spec:
+        def __getattr__(self, name: str) -> Any:
             raise ZeroDivisionError
 
-    for stands in (object(), Hostile()):
-        sys.modules["watched.one"] = stands  # type: ignore[assignment]  # anything may be there
-        seen = Seen()
-        watch(seen)
-        assert seen.modules == [stands]
+    __spec__ = Spec()
 
 
-def test_threads_that_arm_and_import_at_once(write: Any) -> None:
-    """Whatever the order, nothing is announced half-run: some threads arm in the middle."""
-    write("one", "import time\ntime.sleep(0.05)\n" + SOURCE.splitlines()[-1])
+@pytest.mark.parametrize(
+    "make",
+    [
+        object,
+        Hostile,
+        HostileSpec,
+        mock.MagicMock,
+        lambda: mock.MagicMock(__spec__=mock.MagicMock()),
+    ],
+    ids=["bare", "hostile", "hostile spec", "mock", "mock with a spec"],
+)
+def test_whatever_stands_in_the_place_of_a_module_counts_as_complete(
+    write: Any, make: Callable[[], Any]
+) -> None:
+    stands = sys.modules["watched.one"] = make()
+    seen: list[Any] = []
+    watch(seen.append)
+    assert len(seen) == 1
+    assert seen[0] is stands
+
+
+def test_a_search_in_another_thread_is_a_search_of_its_own(write: Any) -> None:
+    write("one")
+    path = importlib.import_module("watched").__path__
+    made = watch(Seen())
+    searching, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def find_spec(self, *args: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                searching.set()
+                assert go_on.wait(30)
+
+    slow: Any = Slow()
+    sys.meta_path.insert(sys.meta_path.index(made) + 1, slow)  # type: ignore[arg-type]  # as a finder
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(made.find_spec, "watched.one", path)
+        assert searching.wait(30)
+        here = made.find_spec("watched.one", path)
+        go_on.set()
+        assert here is not None
+        assert other.result(30) is not None
+
+
+def test_an_alias_is_announced_under_the_name_it_was_searched_by(
+    write: Any, records: Records
+) -> None:
+    write("one")
+    path = importlib.import_module("watched").__path__
     seen = Seen()
-    made = ImportWatch({"watched.one": seen})
-    start = threading.Barrier(8)
+    made = watch(seen, "alias")
+    behind = sys.meta_path.index(made) + 1  # type: ignore[arg-type]  # as a finder
+    Finds("alias", lambda: PathFinder.find_spec("watched.one", path), behind)
+    with contextlib.suppress(KeyError):  # what the import system itself makes of such a spec
+        importlib.import_module("alias")
+    assert seen.values == [1]
+    assert records.errors == []
 
-    def work(place: int) -> None:
-        start.wait()
-        time.sleep(place * 0.01)
-        made.arm()
-        importlib.import_module("watched.one")
 
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(work, place) for place in range(8)]:
-            done.result(timeout=30)
-    assert set(seen.values) == {1}
-    assert sys.modules["watched.one"] in seen.modules
+def test_a_loader_whose_module_keeps_another_loader_is_left_its_own(write: Any) -> None:
+    mine: Any = object()
+
+    def make(name: str) -> ModuleType:
+        made = ModuleType(name)
+        made.__loader__ = mine
+        return made
+
+    loaded_by("made_up", make, 3)
+    seen = Seen()
+    watch(seen, "made_up")
+    assert importlib.import_module("made_up").__loader__ is mine
+    assert seen.values == [3]
+
+
+def test_disarming_takes_no_finder_from_an_import_that_goes_through_the_list() -> None:
+    made = watch(Seen())
+    under_way = iter(sys.meta_path)
+    behind = list(sys.meta_path)[1:]
+    assert next(under_way) is made
+    made.disarm()
+    assert list(under_way) == behind
