@@ -36,7 +36,7 @@ def test_a_rank_that_fails_ends_the_world_with_its_log(warmed):
     start = time.monotonic()
     with pytest.raises(WorldFailed) as caught:
         warmed.run(bad)
-    assert time.monotonic() - start < bad.timeout_seconds
+    assert time.monotonic() - start < 20
     assert "exit status 1" in str(caught.value)
     assert "RuntimeError" in str(caught.value)
 
@@ -45,8 +45,10 @@ def test_a_rank_that_never_comes_is_not_waited_for(warmed):
     # The FFN rank leaves before the rendezvous, the Attention ranks would wait 30 minutes.
     steps = ({"do": "create", "connector": 0}, {"do": "leave", "role": "ffn"})
     steps += ({"do": "init", "connector": 0},)
+    start = time.monotonic()
     with pytest.raises(WorldFailed, match="killed"):
         warmed.run(World(env=_WITHOUT_US, steps=steps, timeout_seconds=8))
+    assert time.monotonic() - start < 20
 
 
 def test_an_unknown_afd_key_is_refused_as_upstream_does(warmed):
