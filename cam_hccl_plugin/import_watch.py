@@ -83,19 +83,20 @@ class ImportWatch:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Let the other finders find a watched module, and put ourselves around its loader."""
+        if name not in self._callbacks or not self._armed:
+            return None
         search = threading.get_ident(), name
         # A finder that asks all finders in its turn comes by here again: the first search counts.
-        if name not in self._callbacks or not self._armed or search in self._searches:
+        if search in self._searches:
             return None
         self._searches.add(search)
         try:
             spec = self._find_behind(name, path, target)
         finally:
             self._searches.discard(search)
-        loader: Any = None if spec is None else spec.loader
-        if spec is None or not hasattr(loader, "exec_module"):
-            return spec
-        if not (isinstance(loader, _AnnouncingLoader) and loader.watch is self):
+        loader: Any = getattr(spec, "loader", None)
+        ours = isinstance(loader, _AnnouncingLoader) and loader.watch is self
+        if spec is not None and not ours and hasattr(loader, "exec_module"):
             announcing: Any = _AnnouncingLoader(name, loader, self)
             spec.loader = announcing
         return spec

@@ -8,13 +8,13 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from importlib.machinery import PathFinder
 from typing import Any
 from unittest import mock
 
 import pytest
 from conftest import SEAM_DOUBLE, Records, Stack, forget
 from fakes import async_config, camp2p_config
+from finders import Finds, on_disk
 from processes import HEAVY, run, write_tripwires
 
 from cam_hccl_plugin import bootstrap
@@ -253,20 +253,12 @@ def test_a_factory_that_could_not_be_patched_is_a_problem_and_ends_no_import(
     assert "did not notice that import" in str(problem)
 
 
-class InFront:
-    """A finder that answers for the factory before ours is asked."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        return PathFinder.find_spec(name, path, target) if name == FACTORY else None
-
-
 def test_a_factory_that_another_finder_imported_past_us_is_a_problem(
     make_stack: Callable[[str], Stack], records: Records
 ) -> None:
     stack = make_stack("a")
     stack.installation.arm()
-    finder: Any = InFront()
-    sys.meta_path.insert(0, finder)
+    Finds(FACTORY, on_disk(FACTORY))
     problem = stack.installation.seam_problem()
     assert isinstance(problem, SeamError)
     assert "answers before ours" in str(problem)

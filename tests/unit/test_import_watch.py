@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import copy
 import importlib
 import importlib.util
@@ -15,7 +14,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable
-from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +22,7 @@ from unittest import mock
 
 import pytest
 from conftest import Records, forget
+from finders import Finds, behind, on_disk
 
 from cam_hccl_plugin.import_watch import ImportWatch
 
@@ -60,28 +60,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return write
 
 
-class Finds:
-    """A finder of one module, in front of all others or at ``place``."""
-
-    def __init__(self, name: str, find: Callable[[], Any], place: int = 0) -> None:
-        self._name = name
-        self._find = find
-        self._finding = False
-        self.asked: list[str] = []
-        finder: Any = self
-        sys.meta_path.insert(place, finder)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self._name or self._finding:
-            return None
-        self.asked.append(name)
-        self._finding = True
-        try:
-            return self._find()
-        finally:
-            self._finding = False
-
-
 def loaded_by(name: str, make: Callable[[str], ModuleType], value: int) -> Finds:
     """A finder whose loader makes its module itself and gives it a ``VALUE``."""
 
@@ -93,7 +71,7 @@ def loaded_by(name: str, make: Callable[[str], ModuleType], value: int) -> Finds
             module.VALUE = value
 
     loader: Any = Loader()
-    return Finds(name, lambda: importlib.util.spec_from_loader(name, loader))
+    return Finds(name, lambda path: importlib.util.spec_from_loader(name, loader))
 
 
 def watch(seen: Callable[[ModuleType], None], name: str = "watched.one") -> ImportWatch:
@@ -221,7 +199,7 @@ def test_a_finder_in_front_that_asks_all_finders_is_no_circle(write: Any) -> Non
     write("one")
     seen = Seen()
     watch(seen)
-    finder = Finds("watched.one", lambda: importlib.util.find_spec("watched.one"))
+    finder = Finds("watched.one", lambda path: importlib.util.find_spec("watched.one"))
     importlib.import_module("watched.one")
     assert finder.asked == ["watched.one"]
     assert seen.values == [1]
@@ -231,7 +209,7 @@ def test_finders_in_front_are_not_asked_again(write: Any) -> None:
     write("one")
     seen = Seen()
     watch(seen)
-    finder = Finds("watched.one", lambda: None)
+    finder = Finds("watched.one", lambda path: None)
     importlib.import_module("watched.one")
     assert finder.asked == ["watched.one"]
     assert seen.values == [1]
@@ -242,7 +220,7 @@ def test_a_finder_without_find_spec_is_passed_over(write: Any) -> None:
     path = importlib.import_module("watched").__path__
     made = watch(Seen())
     old: Any = object()
-    sys.meta_path.insert(sys.meta_path.index(made) + 1, old)  # type: ignore[arg-type]  # as a finder
+    sys.meta_path.insert(behind(made), old)
     assert made.find_spec("watched.one", path) is not None
 
 
@@ -256,6 +234,18 @@ def test_a_module_from_a_zip_file_is_announced(
     watch(seen, "zipped_one")
     importlib.import_module("zipped_one")
     assert seen.values == [1]
+
+
+def test_a_namespace_package_which_has_no_code_is_imported_as_without_us(
+    write: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "only_a_folder").mkdir()
+    seen = Seen()
+    watch(seen, "only_a_folder")
+    module = importlib.import_module("only_a_folder")
+    assert list(module.__path__) == [str(tmp_path / "only_a_folder")]
+    assert module.__file__ is None
+    assert seen.modules == []
 
 
 def test_a_loader_with_a_module_of_its_own_gets_to_make_it(write: Any) -> None:
@@ -328,8 +318,7 @@ def test_a_finder_behind_that_asks_all_finders_gets_one_announcement(write: Any)
     write("one")
     seen = Seen()
     made = watch(seen)
-    behind = sys.meta_path.index(made) + 1  # type: ignore[arg-type]  # as a finder
-    Finds("watched.one", lambda: importlib.util.find_spec("watched.one"), behind)
+    Finds("watched.one", lambda path: importlib.util.find_spec("watched.one"), behind(made))
     importlib.import_module("watched.one")
     assert seen.values == [1]
 
@@ -337,7 +326,7 @@ def test_a_finder_behind_that_asks_all_finders_gets_one_announcement(write: Any)
 def test_a_finder_that_keeps_its_specs_gets_one_announcement(write: Any) -> None:
     write("one")
     kept = importlib.util.find_spec("watched.one")
-    Finds("watched.one", lambda: kept)
+    Finds("watched.one", lambda path: kept)
     seen = Seen()
     watch(seen)
     for _ in range(3):
@@ -501,8 +490,7 @@ def test_nothing_is_announced_where_finders_are_asked(write: Any) -> None:
     write("two")
     seen = Seen()
     watch(seen)
-    path = importlib.import_module("watched").__path__
-    Finds("watched.one", lambda: PathFinder.find_spec("watched.one", path))
+    Finds("watched.one", on_disk("watched.one"))
     importlib.import_module("watched.one")
     importlib.import_module("watched.two")
     assert seen.modules == []
@@ -512,7 +500,7 @@ def test_a_lazy_loader_around_ours_announces_the_module_once_it_ran(write: Any) 
     write("one", SOURCE + "import watched.two\nLATE = 1\n")
     write("two")
 
-    def find() -> Any:
+    def find(path: Any) -> Any:
         spec: Any = importlib.util.find_spec("watched.one")
         spec.loader = importlib.util.LazyLoader(spec.loader)
         return spec
@@ -532,16 +520,15 @@ def test_a_lazy_loader_around_ours_announces_the_module_once_it_ran(write: Any) 
 def test_a_lazy_loader_behind_us_stays_lazy(write: Any) -> None:
     write("one", SOURCE + "import watched.two\n")
     write("two")
-    path = importlib.import_module("watched").__path__
 
-    def find() -> Any:
-        spec: Any = PathFinder.find_spec("watched.one", path)
+    def find(path: Any) -> Any:
+        spec = on_disk("watched.one")(path)
         spec.loader = importlib.util.LazyLoader(spec.loader)
         return spec
 
     seen = Seen()
     made = watch(seen)
-    Finds("watched.one", find, sys.meta_path.index(made) + 1)  # type: ignore[arg-type]  # as a finder
+    Finds("watched.one", find, behind(made))
     module = importlib.import_module("watched.one")
     assert "watched.two" not in sys.modules
     assert seen.modules == []
@@ -616,7 +603,7 @@ def test_a_search_in_another_thread_is_a_search_of_its_own(write: Any) -> None:
                 assert go_on.wait(30)
 
     slow: Any = Slow()
-    sys.meta_path.insert(sys.meta_path.index(made) + 1, slow)  # type: ignore[arg-type]  # as a finder
+    sys.meta_path.insert(behind(made), slow)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         other = pool.submit(made.find_spec, "watched.one", path)
         assert searching.wait(30)
@@ -633,10 +620,8 @@ def test_an_alias_is_announced_under_the_name_it_was_searched_by(
     path = importlib.import_module("watched").__path__
     seen = Seen()
     made = watch(seen, "alias")
-    behind = sys.meta_path.index(made) + 1  # type: ignore[arg-type]  # as a finder
-    Finds("alias", lambda: PathFinder.find_spec("watched.one", path), behind)
-    with contextlib.suppress(KeyError):  # what the import system itself makes of such a spec
-        importlib.import_module("alias")
+    Finds("alias", lambda _: on_disk("watched.one")(path), behind(made))
+    importlib.import_module("alias")
     assert seen.values == [1]
     assert records.errors == []
 
@@ -659,7 +644,7 @@ def test_a_loader_whose_module_keeps_another_loader_is_left_its_own(write: Any) 
 def test_disarming_takes_no_finder_from_an_import_that_goes_through_the_list() -> None:
     made = watch(Seen())
     under_way = iter(sys.meta_path)
-    behind = list(sys.meta_path)[1:]
+    rest = list(sys.meta_path)[1:]
     assert next(under_way) is made
     made.disarm()
-    assert list(under_way) == behind
+    assert list(under_way) == rest
